@@ -1,0 +1,26 @@
+"""Adapt a classifier when the class mix changes and something new appears (open set label shift)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from osls import datasets, metrics, mixture
+    from osls.pulse import PULSE
+
+__version__ = "0.1.0"
+__all__ = ["PULSE", "__version__", "datasets", "metrics", "mixture"]
+
+
+def __getattr__(name: str) -> Any:
+    # Names resolve on first use, so that `import osls` and `osls --help` do not wait for torch.
+    if name == "PULSE":
+        return import_module("osls.pulse").PULSE
+    if name in __all__:
+        return import_module(f"osls.{name}")
+    raise AttributeError(f"module 'osls' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

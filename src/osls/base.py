@@ -1,0 +1,165 @@
+"""The contract of every open set adapter: validate, fit, and answer as a (k+1)-way classifier."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from osls._typing import AnyArray, Floats, Ints
+from osls.training.history import History
+from osls.validation import append_novel_label, check_rows, check_target
+
+__all__ = ["Adaptation", "OpenSetAdapter", "Task", "combine"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an adapter is given: labelled source rows, unlabelled target rows, and a random stream."""
+
+    X: AnyArray
+    y: Ints
+    X_target: AnyArray
+    classes: AnyArray
+    rng: np.random.Generator
+
+    @property
+    def k(self) -> int:
+        """Number of known classes."""
+        return len(self.classes)
+
+    @property
+    def source_marginal(self) -> Floats:
+        """p_s(y)."""
+        return np.bincount(self.y, minlength=self.k) / len(self.y)
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """What an adapter found: the mix among the known classes, the novel share, and the target's answers."""
+
+    known_marginal: Floats
+    novel_share: float
+    target_proba: Floats
+
+
+def combine(known: Floats, class_proba: Floats, importance: Floats) -> Floats:
+    """Step 6 of Algorithm 1: P(known) shared out among the re-weighted classes, the rest to the novel one."""
+    weighted = class_proba * importance
+    total = weighted.sum(axis=1, keepdims=True)
+    # Where every class with weight was ruled out, the classifier's own answer is all there is.
+    weighted = np.where(total > 0, weighted / np.where(total > 0, total, 1), class_proba)
+    proba = np.column_stack([known[:, None] * weighted, 1 - known])
+    return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+
+
+class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of the adapters; a subclass writes :meth:`_adapt` and :meth:`_predict_proba`.
+
+    Subclasses have at least the parameters ``novel_label`` and ``random_state``.
+    """
+
+    novel_label: Any
+    random_state: Any
+
+    classes_: AnyArray
+    target_marginal_: Floats
+    novel_prevalence_: float
+    importance_weights_: Floats
+    target_proba_: Floats
+    target_labels_: AnyArray
+    history_: History
+
+    def fit(self, X: Any, y: Any, X_target: Any = None) -> Self:
+        """Adapt to the target.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, features), or images (n, channels, height, width)
+            Labelled source rows.
+        y : array-like of shape (n,)
+            Their classes.
+        X_target : like X, of m rows
+            Unlabelled target rows. Without it there is nothing to adapt to: the estimator warns and
+            behaves as a classifier of the known classes with the source's mix.
+
+        Returns
+        -------
+        self
+        """
+        X, y = check_rows(self, X, y, reset=True)
+        known, encoded = np.unique(y, return_inverse=True)
+        self.classes_ = append_novel_label(known, self.novel_label)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        self.history_ = []
+        target = None if X_target is None else check_target(self, X_target, X)
+        if target is None:
+            warnings.warn(
+                "X_target was not given: nothing to adapt to, so the source mix is kept and no row is "
+                "called novel. Pass the unlabelled rows as fit(X, y, X_target=...).",
+                UserWarning,
+                stacklevel=2,
+            )
+        task = Task(X, encoded, X[:0] if target is None else target, known, rng)
+        found = self._adapt(task) if target is not None else self._adapt_to_nothing(task)
+        self._publish(task, found)
+        return self
+
+    @abstractmethod
+    def _adapt(self, task: Task) -> Adaptation:
+        """Learn from source and target."""
+
+    @abstractmethod
+    def _adapt_to_nothing(self, task: Task) -> Adaptation:
+        """Learn from the source alone."""
+
+    @abstractmethod
+    def _predict_proba(self, X: AnyArray) -> Floats:
+        """Return (n, k+1) probabilities of validated rows."""
+
+    def _publish(self, task: Task, found: Adaptation) -> None:
+        self.novel_prevalence_ = float(found.novel_share)
+        self.target_marginal_ = np.append(
+            (1 - found.novel_share) * found.known_marginal, found.novel_share
+        )
+        self.importance_weights_ = found.known_marginal / task.source_marginal
+        self.target_proba_ = found.target_proba
+        self.target_labels_ = self.classes_[found.target_proba.argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of the k known classes and, last, of the novel one.
+
+        Rows that were in ``X_target`` have better answers in ``target_proba_``: those come from models
+        that did not see the row.
+        """
+        check_is_fitted(self)
+        return self._predict_proba(check_rows(self, X, reset=False))
+
+    def predict(self, X: Any) -> AnyArray:
+        """Most probable of the k+1 classes."""
+        labels: AnyArray = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return labels
+
+    def novelty_score(self, X: Any) -> Floats:
+        """Probability that a row belongs to none of the known classes."""
+        return self.predict_proba(X)[:, -1]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """(k+1)-way accuracy; a label in y that is none of the known classes counts as novel."""
+        predicted = self.predict(X)
+        y = np.asarray(y)
+        known = np.isin(y, self.classes_[:-1])
+        hit = np.where(known, predicted == y, predicted == self.classes_[-1])
+        return float(np.average(hit, weights=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = False
+        return tags

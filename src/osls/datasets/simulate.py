@@ -1,0 +1,191 @@
+"""Make an open set label shift problem out of any labelled data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from osls._typing import AnyArray, Bools, Floats, Ints, RandomState
+from osls.validation import append_novel_label
+
+__all__ = ["OSLSProblem", "simulate_osls"]
+
+
+@dataclass(frozen=True)
+class OSLSProblem:
+    """Labelled source, unlabelled target, and, apart from both, the truth to judge the answers by.
+
+    ``y_target``, ``y_test`` and ``target_marginal`` are for metrics. What an estimator may see is in
+    :meth:`training_data`.
+    """
+
+    X_source: AnyArray
+    y_source: AnyArray
+    X_target: AnyArray
+    X_test: AnyArray
+    classes: AnyArray
+    source_marginal: Floats
+    novel_label: Any
+    y_target: AnyArray = field(repr=False)
+    y_test: AnyArray = field(repr=False)
+    target_marginal: Floats = field(repr=False)
+
+    def training_data(self) -> dict[str, AnyArray]:
+        """Return the arguments of an adapter's ``fit``; no label of the target is among them."""
+        return {"X": self.X_source, "y": self.y_source, "X_target": self.X_target}
+
+
+def simulate_osls(
+    X: Any,
+    y: Any,
+    novel: int | Sequence[Any] = 1,
+    source_fraction: tuple[float, float] = (0.2, 1.0),
+    *,
+    source_marginal: Sequence[float] | None = None,
+    target_marginal: Sequence[float] | None = None,
+    test_size: float = 0.2,
+    novel_label: Any = None,
+    random_state: RandomState = None,
+) -> OSLSProblem:
+    """Split a labelled data set into source, target and test as the paper does.
+
+    Each known class gives a random part of its rows to the source and the rest to the target; the
+    novel classes go to the target whole, as one class.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of n rows
+        Features.
+    y : array-like of shape (n,)
+        Classes.
+    novel : int or list of classes, default=1
+        The classes that the source does not have, or how many to choose at random. 0 or [] for none;
+        all but one for PU learning.
+    source_fraction : (low, high), default=(0.2, 1.0)
+        The part of each class that goes to the source is drawn uniformly from this range.
+    source_marginal : sequence of k shares, optional
+        Wanted class mix of the source, in the order of the known classes.
+    target_marginal : sequence of k + 1 shares, optional
+        Wanted class mix of the target, the novel class last. Rows that do not fit are left out.
+    test_size : float, default=0.2
+        Part of the target rows that is set aside as an i.i.d. test set.
+    novel_label : object, optional
+        As in the adapters.
+    random_state : int, RandomState instance or None
+        Seed.
+
+    Returns
+    -------
+    OSLSProblem
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from osls.datasets import simulate_osls
+    >>> problem = simulate_osls(*load_digits(return_X_y=True), novel=2, random_state=0)
+    >>> len(problem.classes), len(problem.target_marginal)
+    (8, 9)
+    """
+    X = X.to_numpy() if hasattr(X, "to_numpy") else X
+    y = np.asarray(y)
+    if X.shape[0] != len(y):
+        raise ValueError(f"X has {X.shape[0]} rows but y has {len(y)} labels.")
+    if not 0 <= test_size < 1:
+        raise ValueError(f"test_size must lie in [0, 1); got {test_size}.")
+    rng = check_random_state(random_state)
+    classes, is_novel = _choose_novel(y, novel, rng)
+    named = append_novel_label(classes, novel_label)
+    # Row numbers of each known class and, last, of the novel one, in random order.
+    groups = [rng.permutation(np.flatnonzero(y == c)) for c in classes]
+    groups.append(rng.permutation(np.flatnonzero(is_novel)))
+    counts = _source_counts(groups, source_fraction, source_marginal, target_marginal, rng)
+    source = np.concatenate([g[:c] for g, c in zip(groups, counts, strict=True)])
+    rest = [g[c:] for g, c in zip(groups, counts, strict=True)]
+    if target_marginal is not None:
+        rest = _match(rest, _check_marginal(target_marginal, len(groups), "target_marginal"))
+    pool = rng.permutation(np.concatenate(rest))
+    source = rng.permutation(source)
+    n_test = round(test_size * len(pool))
+    test, target = pool[:n_test], pool[n_test:]
+    if len(source) == 0 or len(target) == 0:
+        raise ValueError("source or target came out empty; use more rows or another split.")
+
+    def labels(rows: Ints) -> AnyArray:
+        index = np.where(is_novel[rows], len(classes), np.searchsorted(classes, y[rows]))
+        return named[np.minimum(index, len(classes))]
+
+    return OSLSProblem(
+        X_source=X[source],
+        y_source=y[source],
+        X_target=X[target],
+        X_test=X[test],
+        classes=classes,
+        source_marginal=np.array([np.mean(y[source] == c) for c in classes]),
+        novel_label=named[-1],
+        y_target=labels(target),
+        y_test=labels(test),
+        target_marginal=np.array([np.mean(labels(target) == c) for c in named]),
+    )
+
+
+def _choose_novel(
+    y: AnyArray, novel: int | Sequence[Any], rng: np.random.RandomState
+) -> tuple[AnyArray, Bools]:
+    every = np.unique(y)
+    if isinstance(novel, int | np.integer):
+        if not 0 <= novel < len(every):
+            raise ValueError(f"novel={novel} of {len(every)} classes; at least one class must stay known.")
+        chosen = rng.choice(every, size=novel, replace=False)
+    else:
+        chosen = np.asarray(list(novel), dtype=every.dtype) if len(novel) else every[:0]
+        unknown = np.setdiff1d(chosen, every)
+        if len(unknown):
+            raise ValueError(f"novel names {unknown[0]!r}, which is not a class in y.")
+        if len(np.unique(chosen)) >= len(every):
+            raise ValueError("novel names every class in y; at least one must stay known.")
+    return np.setdiff1d(every, chosen), np.isin(y, chosen)
+
+
+def _source_counts(
+    groups: list[Ints],
+    fraction: tuple[float, float],
+    source_marginal: Sequence[float] | None,
+    target_marginal: Sequence[float] | None,
+    rng: np.random.RandomState,
+) -> list[int]:
+    """How many rows of each class go to the source; none of the novel one."""
+    sizes = np.array([len(g) for g in groups[:-1]])
+    if source_marginal is None:
+        low, high = fraction
+        if not 0 < low <= high <= 1:
+            raise ValueError(f"source_fraction must satisfy 0 < low <= high <= 1; got {fraction}.")
+        wanted = rng.uniform(low, high, size=len(sizes)) * sizes
+    else:
+        shares = _check_marginal(source_marginal, len(sizes), "source_marginal")
+        demand = shares
+        if target_marginal is not None:
+            # As many target rows as source rows, both taken from the same classes.
+            demand = shares + _check_marginal(target_marginal, len(groups), "target_marginal")[:-1]
+        total = np.min(sizes[demand > 0] / demand[demand > 0])
+        # Without a wish for the target, half of the scarcest class is left for it.
+        wanted = shares * total * (0.5 if target_marginal is None else 1.0)
+    # Every known class must be in the source.
+    return [*(int(max(1, round(w))) for w in wanted), 0]
+
+
+def _match(groups: list[Ints], shares: Floats) -> list[Ints]:
+    """Drop rows so that the groups' sizes have the wanted proportions."""
+    sizes = np.array([len(g) for g in groups])
+    total = np.min(sizes[shares > 0] / shares[shares > 0])
+    return [g[: round(total * s)] for g, s in zip(groups, shares, strict=True)]
+
+
+def _check_marginal(shares: Sequence[float], length: int, name: str) -> Floats:
+    array = np.asarray(shares, dtype=np.float64)
+    if array.shape != (length,) or (array < 0).any() or not np.isclose(array.sum(), 1):
+        raise ValueError(f"{name} must be {length} non-negative shares that sum to 1; got {shares!r}.")
+    return array

@@ -1,0 +1,1 @@
+"""How sure one can be of the answers."""

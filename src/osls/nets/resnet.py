@@ -1,0 +1,48 @@
+"""A small residual convnet for images, trainable on a CPU in minutes."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+__all__ = ["SmallResNet"]
+
+
+def _conv(n_in: int, n_out: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(n_in, n_out, kernel_size=3, padding=1, bias=False),
+        nn.BatchNorm2d(n_out),
+        nn.ReLU(inplace=True),
+    )
+
+
+class _Residual(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.body = nn.Sequential(_conv(width, width), _conv(width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x + self.body(x)
+        return out
+
+
+class SmallResNet(nn.Module):
+    """Three stages of convolution and pooling, each with a residual pair; (n, c, h, w) -> (n, classes)."""
+
+    def __init__(self, in_channels: int, n_classes: int, width: int = 32):
+        super().__init__()
+        self.features = nn.Sequential(
+            _conv(in_channels, width),
+            nn.MaxPool2d(2, ceil_mode=True),
+            _Residual(width),
+            _conv(width, 2 * width),
+            nn.MaxPool2d(2, ceil_mode=True),
+            _Residual(2 * width),
+            _conv(2 * width, 4 * width),
+            nn.AdaptiveMaxPool2d(1),
+            nn.Flatten(),
+        )
+        self.head = nn.Linear(4 * width, n_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.features(x))
+        return out

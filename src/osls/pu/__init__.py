@@ -1,0 +1,1 @@
+"""Telling positives from negatives when only positives are labelled."""

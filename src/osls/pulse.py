@@ -1,0 +1,323 @@
+"""PULSE: positive and unlabelled learning post label shift estimation (Algorithm 1)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from osls._typing import AnyArray, Floats, Ints
+from osls.base import Adaptation, OpenSetAdapter, Task, combine
+from osls.inference.novelty import novelty_pvalue
+from osls.mixture import BBE, MixtureEstimator, bbe_by_class
+from osls.pu import cvir
+from osls.shift.calibration import fit_temperature, scale
+from osls.shift.joint import domain_score, joint_marginal
+from osls.training.learners import FoldModels, Learner, NetworkLearner, Predict
+from osls.training.sampling import assign_folds
+from osls.training.select import LearnerSpec, choose_learner
+from osls.validation import check_folds
+
+__all__ = ["PULSE"]
+
+
+class PULSE(OpenSetAdapter):
+    r"""Estimate the new class mix and the novel share of a target, and classify it (k+1)-way.
+
+    Parameters
+    ----------
+    recipe : {"cross-fit", "paper"}, default="cross-fit"
+        "paper" is Algorithm 1 to the letter: one 80/20 split, class-wise BBE, one network alternating BBE
+        and CVIR. "cross-fit" answers every question about a row by models that never saw it, estimates the
+        shares jointly from one (k+1)-way model, and holds the novel share while CVIR learns the classifier.
+    source_classifier, discriminator : "auto", "mlp", "trees", "linear", "convnet", estimator or factory
+        The models for "which known class?" and for "known or novel?". "auto" is a small convnet for
+        images; for tables an MLP and extremely randomised trees (an MLP and logistic regression if
+        sparse), blended by their out-of-fold log loss. Or a scikit-learn classifier, or a callable
+        ``(input_shape, n_outputs) -> torch.nn.Module``. A source classifier that is already fitted (on
+        other rows) is used as it is.
+    shift : {"auto", "joint", "bbe"}, default="auto"
+        How the mix among the known classes is estimated: "bbe" is Algorithm 2, "joint" solves for all
+        classes at once. "auto" is "joint" for the cross-fit recipe, "bbe" for the paper's.
+    mixture : mixture estimator, optional
+        How the novel share is estimated; default :class:`osls.mixture.BBE`.
+    n_folds : int, default=5
+        Folds of the cross-fit recipe.
+    rounds : int, default=3
+        CVIR refits at most.
+    max_steps : int, optional
+        Optimiser steps of each network training; by default about thirty epochs and at least 1,000.
+    novel_level : float, default=0.05
+        The novel share is reported as zero unless "nothing is new" is rejected at this level.
+    novel_label : object, optional
+        Name of the novel class: -1 by default, "novel" if the classes are strings.
+    device : str, default="auto"
+        "cpu", "cuda", "mps" or the best there is.
+    n_jobs : int, optional
+        Threads for trees.
+    random_state : int, RandomState instance or None
+        Seed of everything random.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Attributes
+    ----------
+    classes_ : array of shape (k + 1,)
+        The known classes in sorted order, then the novel label.
+    target_marginal_ : array of shape (k + 1,)
+        Estimated share of each of ``classes_`` in the target.
+    novel_prevalence_ : float
+        Its last entry.
+    novelty_pvalue_ : float
+        p-value of "there is nothing new in the target" (cross-fit recipe).
+    importance_weights_ : array of shape (k,)
+        w(j) = p'_t(j) / p_s(j), the label shift among the known classes.
+    target_proba_, target_labels_ : arrays of m rows
+        Answers for the rows of X_target.
+    history_ : list of dict
+        What each step and round of the fit did.
+
+    References
+    ----------
+    .. [1] Garg, Balakrishnan, Lipton. Domain Adaptation under Open Set Label Shift. NeurIPS 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from osls import PULSE
+    >>> from osls.datasets import simulate_osls
+    >>> X, y = load_digits(return_X_y=True)
+    >>> problem = simulate_osls(X, y, novel=[8, 9], random_state=0)
+    >>> model = PULSE(discriminator="trees", source_classifier="trees", random_state=0)
+    >>> model = model.fit(problem.X_source, problem.y_source, X_target=problem.X_target)
+    >>> model.classes_
+    array([ 0,  1,  2,  3,  4,  5,  6,  7, -1])
+    >>> bool(abs(model.novel_prevalence_ - problem.target_marginal[-1]) < 0.1)
+    True
+    """
+
+    novelty_pvalue_: float
+
+    def __init__(
+        self,
+        *,
+        recipe: Literal["cross-fit", "paper"] = "cross-fit",
+        source_classifier: LearnerSpec = "auto",
+        discriminator: LearnerSpec = "auto",
+        shift: Literal["auto", "joint", "bbe"] = "auto",
+        mixture: MixtureEstimator | None = None,
+        n_folds: int = 5,
+        rounds: int = 3,
+        max_steps: int | None = None,
+        novel_level: float = 0.05,
+        novel_label: Any = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ):
+        self.recipe = recipe
+        self.source_classifier = source_classifier
+        self.discriminator = discriminator
+        self.shift = shift
+        self.mixture = mixture
+        self.n_folds = n_folds
+        self.rounds = rounds
+        self.max_steps = max_steps
+        self.novel_level = novel_level
+        self.novel_label = novel_label
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _adapt(self, task: Task) -> Adaptation:
+        pool = _stack(task.X, task.X_target)
+        if self.recipe == "paper":
+            return self._adapt_by_paper(task, pool)
+        if self.recipe == "cross-fit":
+            return self._adapt_by_cross_fitting(task, pool)
+        raise ValueError(f"recipe must be 'cross-fit' or 'paper'; got {self.recipe!r}.")
+
+    # -- Algorithm 1 as printed ---------------------------------------------------------------------
+
+    def _adapt_by_paper(self, task: Task, pool: AnyArray) -> Adaptation:
+        n, m, k = task.X.shape[0], task.X_target.shape[0], task.k
+        source_learner = self._learner(self.source_classifier, pool, task, networks_only=True)
+        learner = self._learner(self.discriminator, pool, task, networks_only=True)
+        if not isinstance(learner, NetworkLearner):
+            raise ValueError(
+                "recipe='paper' trains its discriminator epoch by epoch and needs a network; "
+                f"discriminator={self.discriminator!r} is none. Use recipe='cross-fit' for it."
+            )
+        # Step 1: split both sides 80/20 into training and held-out rows.
+        check_folds(task.y, task.classes, 2, m)
+        strata = np.concatenate([task.y, np.full(m, k)])
+        held_out = assign_folds(strata, 5, task.rng) == 0
+        held_out[:n] |= _first_of_each(task.y, k, exclude=held_out[:n])
+        # Step 2: the source classifier, on the training part.
+        source_fold = np.where(held_out, 0, -1)
+        f_s = self._classify_source(source_learner, task, source_fold)
+        # Step 3: label shift among the known classes on the held-out part, by Algorithm 2.
+        hold_s, hold_t = held_out[:n], held_out[n:]
+        bins = bbe_by_class(f_s.scores[:n][hold_s], task.y[hold_s], f_s.scores[n:][hold_t])
+        if self.shift not in ("auto", "bbe"):
+            raise ValueError("recipe='paper' estimates the label shift with shift='bbe'.")
+        marginal = bins.marginal
+        # Step 4: re-sample the source, here as weights that the sampler draws by.
+        importance = marginal / task.source_marginal
+        problem = cvir.PUProblem(task.y, importance[task.y], m)
+        # Step 5: the discriminator and the novel share, by Algorithm 3.
+        found = cvir.alternate(
+            learner, problem, held_out, self._mixture(), rng=task.rng, history=self.history_
+        )
+        # Step 6: combine.
+        self._remember(f_s.predict_proba, found.predict_known, importance)
+        proba = combine(found.target_scores, f_s.scores[n:], importance)
+        return Adaptation(marginal, found.novel_share, proba)
+
+    # -- The same six steps, cross-fitted -----------------------------------------------------------
+
+    def _adapt_by_cross_fitting(self, task: Task, pool: AnyArray) -> Adaptation:
+        n, m = task.X.shape[0], task.X_target.shape[0]
+        learner = self._learner(self.discriminator, pool, task)
+        same = self.source_classifier is self.discriminator or (
+            isinstance(self.source_classifier, str) and self.source_classifier == self.discriminator
+        )
+        source_learner = learner if same else self._learner(self.source_classifier, pool, task)
+        # Step 1: folds in place of a split; every row is held out once.
+        n_folds = check_folds(task.y, task.classes, self.n_folds, m)
+        # Step 2: the source classifier; all its models are out of sample for the target.
+        source_fold = np.concatenate([assign_folds(task.y, n_folds, task.rng), np.full(m, -1)])
+        f_s = self._classify_source(source_learner, task, source_fold)
+        # Step 3: label shift, from a model that has the target itself as its last class.
+        joint = self._model_jointly(learner, task, n_folds)
+        marginal = self._known_marginal(task, f_s.scores, joint.scores)
+        # Step 4: re-sample the source, as weights.
+        importance = marginal / task.source_marginal
+        problem = cvir.PUProblem(task.y, importance[task.y], m)
+        # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it held.
+        scores = domain_score(joint.scores, marginal)
+        novel_share = self._novel_share(scores[:n], scores[n:], problem.source_weight)
+        if round(novel_share * m) >= 2 * n_folds:
+            found = cvir.refit(
+                learner,
+                problem,
+                scores[n:],
+                novel_share,
+                rounds=self.rounds,
+                n_folds=n_folds,
+                rng=task.rng,
+                history=self.history_,
+            )
+        else:
+            found = _too_few_to_train_on(joint, marginal, novel_share, scores[n:])
+        # Step 6: combine.
+        self._remember(f_s.predict_proba, found.predict_known, importance)
+        return Adaptation(marginal, novel_share, combine(found.target_scores, f_s.scores[n:], importance))
+
+    def _classify_source(self, learner: Learner, task: Task, fold: Ints) -> FoldModels:
+        """Fit f_s on the source rows of the pool and calibrate it on rows held out from it."""
+        n, k = task.X.shape[0], task.k
+        if k == 1:
+            return FoldModels(np.ones((len(fold), 1)), lambda X: np.ones((X.shape[0], 1)))
+        y = np.concatenate([task.y, np.zeros(len(fold) - n, dtype=np.int64)])
+        weight = np.repeat([1.0, 0.0], [n, len(fold) - n])
+        models = learner.cross_fit(y, weight, fold, k, seed=int(task.rng.integers(2**31)))
+        out = np.flatnonzero(fold[:n] >= 0)
+        beta = fit_temperature(models.scores[out], task.y[out])
+        scores = scale(models.scores, beta)
+        accuracy = float(np.mean(scores[out].argmax(axis=1) == task.y[out]))
+        self.history_.append({"step": "source classifier", "accuracy": accuracy, "temperature": 1 / beta})
+        return FoldModels(scores, lambda X: scale(models.predict_proba(X), beta))
+
+    def _model_jointly(self, learner: Learner, task: Task, n_folds: int) -> FoldModels:
+        """Cross-fit one model of the k source classes against the target, all with equal weight."""
+        y = np.concatenate([task.y, np.full(task.X_target.shape[0], task.k)])
+        weight = len(y) / (task.k + 1) / np.bincount(y)[y]
+        fold = assign_folds(y, n_folds, task.rng)
+        return learner.cross_fit(y, weight, fold, task.k + 1, seed=int(task.rng.integers(2**31)))
+
+    def _known_marginal(self, task: Task, class_scores: Floats, joint_scores: Floats) -> Floats:
+        n = task.X.shape[0]
+        if self.shift in ("auto", "joint"):
+            shares = joint_marginal(joint_scores[:n], task.y, joint_scores[n:])
+        elif self.shift == "bbe":
+            shares = bbe_by_class(class_scores[:n], task.y, class_scores[n:]).alpha
+        else:
+            raise ValueError(f"shift must be 'auto', 'joint' or 'bbe'; got {self.shift!r}.")
+        marginal: Floats = shares / shares.sum()
+        self.history_.append({"step": "label shift", "known_total": float(shares.sum())})
+        return marginal
+
+    def _novel_share(self, source: Floats, target: Floats, weight: Floats) -> float:
+        share = 1 - self._mixture().fit(source, target, weight).alpha_
+        self.novelty_pvalue_ = novelty_pvalue(source, target, weight)
+        self.history_.append({"step": "novel share", "estimate": share, "p_value": self.novelty_pvalue_})
+        return share if self.novelty_pvalue_ <= self.novel_level else 0.0
+
+    # -- Parts --------------------------------------------------------------------------------------
+
+    def _mixture(self) -> MixtureEstimator:
+        return BBE() if self.mixture is None else clone(self.mixture)
+
+    def _learner(
+        self, spec: LearnerSpec, pool: AnyArray, task: Task, *, networks_only: bool = False
+    ) -> Learner:
+        return choose_learner(
+            spec,
+            pool,
+            task.classes,
+            max_steps=self.max_steps,
+            device=self.device,
+            n_jobs=self.n_jobs,
+            networks_only=networks_only,
+        )
+
+    def _remember(self, classify: Predict, known: Any, importance: Floats) -> None:
+        self._class_proba = classify
+        self._known_proba = known
+        self._importance = importance
+
+    def _adapt_to_nothing(self, task: Task) -> Adaptation:
+        n_folds = check_folds(task.y, task.classes, self.n_folds, task.X.shape[0])
+        learner = self._learner(self.source_classifier, task.X, task)
+        f_s = self._classify_source(learner, task, assign_folds(task.y, n_folds, task.rng))
+        self._remember(f_s.predict_proba, lambda X: np.ones(X.shape[0]), np.ones(task.k))
+        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
+
+    def _predict_proba(self, X: AnyArray) -> Floats:
+        check_is_fitted(self, "_class_proba")
+        return combine(self._known_proba(X), self._class_proba(X), self._importance)
+
+
+def _stack(X: AnyArray, X_target: AnyArray) -> AnyArray:
+    if sparse.issparse(X):
+        return sparse.vstack([X, X_target], format="csr")
+    return np.concatenate([X, X_target])
+
+
+def _first_of_each(y: Ints, k: int, *, exclude: AnyArray) -> AnyArray:
+    """Mark one row of every class that has none among the excluded, so that each class can be estimated."""
+    marked = np.zeros(len(y), dtype=bool)
+    for j in set(range(k)) - set(y[exclude].tolist()):
+        marked[np.flatnonzero(y == j)[0]] = True
+    return marked
+
+
+def _too_few_to_train_on(
+    joint: FoldModels, marginal: Floats, novel_share: float, target_scores: Floats
+) -> cvir.Discriminator:
+    """P(known) = alpha p'_s / p_t by Bayes' rule, where CVIR would have almost nothing to learn from."""
+
+    def known(scores: Floats) -> Floats:
+        if novel_share == 0:
+            return np.ones(len(scores))
+        return np.minimum(1.0, (1 - novel_share) * scores / np.maximum(1 - scores, 1e-12))
+
+    return cvir.Discriminator(
+        known(target_scores), lambda X: known(domain_score(joint.predict_proba(X), marginal)), novel_share
+    )

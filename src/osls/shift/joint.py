@@ -1,0 +1,60 @@
+"""All known classes at once, from one model of the k source classes *and* the target.
+
+Class-wise BBE on a source classifier (Algorithm 2) credits a known class with everything the classifier
+takes for it, the novel class included. Here column k of a cross-fitted (k+1)-way model is the target
+itself, so its outputs order the rows by p_j / p_t, which is the best order there is for finding a pure bin
+of class j; and the bins are then solved together, so that one class's stray members in another's bin are
+not counted twice. The paper names this step, a direct estimate of the joint marginal, as future work.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from osls._typing import Floats, Ints
+from osls.mixture.bbe import bbe_by_class
+from osls.shift.programme import largest_mix
+
+__all__ = ["domain_score", "joint_marginal"]
+
+_TINY = 1e-6
+
+
+def joint_marginal(
+    scores_source: Floats, y_source: Ints, scores_target: Floats, *, delta: float = 0.1, gamma: float = 0.01
+) -> Floats:
+    """Shares of the k known classes in the target, jointly, unnormalised.
+
+    Parameters
+    ----------
+    scores_source : array of shape (n, k + 1)
+        Out-of-fold probabilities of the (k+1)-way model for the source rows; the last column is the target.
+    y_source : array of shape (n,)
+        Class indices 0..k-1.
+    scores_target : array of shape (m, k + 1)
+        The same for the target rows.
+    delta, gamma : float
+        As in BBE.
+    """
+    k = scores_source.shape[1] - 1
+    ratio_source, ratio_target = _class_to_target(scores_source), _class_to_target(scores_target)
+    bins = bbe_by_class(ratio_source, y_source, ratio_target, delta=delta, gamma=gamma)
+    inside = ratio_source >= bins.threshold
+    class_shares = np.stack([inside[y_source == j].mean(axis=0) for j in range(k)], axis=1)
+    mix = largest_mix(class_shares, (ratio_target >= bins.threshold).mean(axis=0))
+    return mix if mix.sum() > 0 else bins.alpha
+
+
+def domain_score(scores: Floats, mix: Floats) -> Floats:
+    """P(source | x) if the source had the class mix ``mix`` and were as large as the target.
+
+    The (k+1)-way model was trained with equal class weights, so any mix can be scored without training
+    again: p'_s / p_t = sum_j mix_j p_j / p_t.
+    """
+    known = scores[:, :-1] @ mix
+    return np.asarray(known / (known + scores[:, -1] + _TINY))
+
+
+def _class_to_target(scores: Floats) -> Floats:
+    known, target = scores[:, :-1], scores[:, -1:]
+    return np.asarray(known / (known + target + _TINY))

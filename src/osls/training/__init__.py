@@ -1,0 +1,1 @@
+"""The one training loop, batches on the device, cross-fitting, history."""

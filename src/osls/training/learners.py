@@ -1,0 +1,244 @@
+"""Models behind one call: train once a fold on the pooled rows, score every row by models that never saw it.
+
+A *pool* is the source rows followed by the target rows. A learner is built on the pool and then
+cross-fitted for each question that PULSE asks of it (which class? which domain? known or novel?), which
+differ only in labels, weights and folds:
+
+- ``fold[i] = f``: model f must not see row i and is the one to score it;
+- ``fold[i] = -1``: no restriction, all models score the row and their mean counts;
+- ``weight[i] = 0``: the row is scored but never trained on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils import resample
+from sklearn.utils.validation import has_fit_parameter
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from osls._typing import AnyArray, Floats, Ints
+from osls.nets import SmallResNet, StackedMLP
+from osls.training.core import Schedule, Trainer, as_tensor, score_rows, seeded
+from osls.training.encoding import Encoder
+from osls.training.sampling import EpochSampler
+
+__all__ = [
+    "Blend",
+    "Fitted",
+    "FoldModels",
+    "Learner",
+    "NetworkFactory",
+    "NetworkLearner",
+    "SklearnLearner",
+    "convnet",
+]
+
+NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
+Predict = Callable[[AnyArray], Floats]
+
+
+@dataclass(frozen=True)
+class FoldModels:
+    """The outcome of one cross-fitting: out-of-fold scores of the pool, and a predictor for new rows."""
+
+    scores: Floats
+    predict_proba: Predict
+
+
+class Learner(ABC):
+    """A model family bound to the pooled rows."""
+
+    @abstractmethod
+    def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
+        """Train one model a fold and score the pool."""
+
+
+def _gather(by_fold: Floats, fold: Ints) -> Floats:
+    """Pick each row's score from the model that must not have seen it, (folds, n, c) -> (n, c)."""
+    free = fold < 0
+    picked: Floats = by_fold[np.where(free, 0, fold), np.arange(len(fold))]
+    if free.any():
+        picked[free] = by_fold[:, free].mean(axis=0)
+    return picked
+
+
+class NetworkLearner(Learner):
+    """Torch networks, one a fold, trained together; MLPs as a single stack."""
+
+    def __init__(
+        self,
+        X: AnyArray,
+        *,
+        factory: NetworkFactory | None,
+        schedule: Schedule,
+        device: torch.device,
+        dropout: float = 0.25,
+        advance: Callable[[int], None] = lambda n: None,
+    ):
+        self.encoder = Encoder(X)
+        self.rows = as_tensor(self.encoder(X), device)
+        self.schedule = schedule
+        self.device = device
+        self._factory = factory
+        self._dropout = dropout
+        self._advance = advance
+
+    def new_networks(self, members: int, n_outputs: int) -> nn.Module:
+        """Return ``members`` fresh networks as one module, (members, batch, ...) -> (members, batch, outputs)."""
+        shape = tuple(self.rows.shape[1:])
+        networks: nn.Module
+        if self._factory is None:
+            width = 128 if len(self.rows) < 4000 else 256
+            networks = StackedMLP(members, shape[0], n_outputs, (width, width), self._dropout)
+        else:
+            networks = _Members([self._factory(shape, n_outputs) for _ in range(members)])
+        return networks.to(self.device)
+
+    def score_pool(self, networks: nn.Module, members: int) -> Floats:
+        """Logits of every pooled row by every member, (members, n, outputs)."""
+        return self.logits(networks, members, self.rows)
+
+    def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
+        members = int(fold.max()) + 1
+        labels = torch.from_numpy(y).to(self.device)
+        with seeded(seed) as generator:
+            networks = self.new_networks(members, n_classes)
+            trainer = Trainer(networks, self.schedule)
+            samplers = [EpochSampler(np.where(fold == f, 0.0, weight), generator) for f in range(members)]
+
+            def loss_of_next_batch() -> Tensor:
+                batch = torch.stack([s.next(self.schedule.batch_size) for s in samplers]).to(self.device)
+                logits = networks(self.rows[batch])
+                # The members share no parameter: the sum of their mean losses trains each on its own.
+                return members * cross_entropy(logits.flatten(0, 1), labels[batch].flatten())
+
+            for _ in range(0, self.schedule.steps, 100):
+                steps = min(100, self.schedule.steps - trainer.steps_done)
+                trainer.run(loss_of_next_batch, steps)
+                self._advance(steps)
+        scores = softmax(self.score_pool(networks, members), axis=2)
+
+        def predict_proba(X: AnyArray) -> Floats:
+            rows = as_tensor(self.encoder(X), self.device)
+            proba: Floats = softmax(self.logits(networks, members, rows), axis=2).mean(axis=0)
+            return proba
+
+        return FoldModels(_gather(scores, fold), predict_proba)
+
+    @staticmethod
+    def logits(networks: nn.Module, members: int, rows: Tensor) -> Floats:
+        """Logits of rows on the device by every member, (members, n, outputs)."""
+        networks.eval()
+        return score_rows(lambda chunk: networks(chunk.expand(members, *chunk.shape)), rows, row_axis=1)
+
+
+class _Members(nn.Module):
+    """Networks of the user's own kind behind the stack's interface."""
+
+    def __init__(self, networks: Sequence[nn.Module]):
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([network(part) for network, part in zip(self.networks, x, strict=True)])
+
+
+def convnet(input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
+    """Build the default network for images."""
+    return SmallResNet(input_shape[0], n_outputs)
+
+
+class SklearnLearner(Learner):
+    """Any scikit-learn classifier, cloned once a fold."""
+
+    def __init__(self, X: AnyArray, estimator: ClassifierMixin):
+        self.X = X
+        self.estimator = estimator
+
+    def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
+        models = [
+            self._fit(np.flatnonzero((fold != f) & (weight > 0)), y, weight, n_classes, seed + f)
+            for f in range(int(fold.max()) + 1)
+        ]
+        free = fold < 0
+        scores = np.zeros((len(fold), n_classes))
+        for f, model in enumerate(models):
+            mine = fold == f
+            if mine.any():
+                scores[mine] = model(self.X[mine])
+        if free.any():
+            scores[free] = np.mean([model(self.X[free]) for model in models], axis=0)
+        return FoldModels(scores, lambda X: np.asarray(np.mean([model(X) for model in models], axis=0)))
+
+    def _fit(self, rows: Ints, y: Ints, weight: Floats, n_classes: int, seed: int) -> Predict:
+        model = clone(self.estimator)
+        if "random_state" in model.get_params(deep=False):
+            model.set_params(random_state=seed % 2**32)
+        if has_fit_parameter(model, "sample_weight"):
+            model.fit(self.X[rows], y[rows], sample_weight=weight[rows] / weight[rows].mean())
+        else:
+            # No weights in this classifier: draw the rows in proportion to them instead.
+            rng = np.random.RandomState(seed % 2**32)
+            drawn = resample(rows, sample_weight=weight[rows], random_state=rng)
+            drawn = np.union1d(drawn, rows[np.unique(y[rows], return_index=True)[1]])
+            model.fit(self.X[drawn], y[drawn])
+        return aligned_proba(model, n_classes)
+
+
+def aligned_proba(model: Any, n_classes: int) -> Predict:
+    """Return ``predict_proba`` with a column for each of the classes 0..n_classes-1, seen by the model or not."""
+
+    def predict_proba(X: AnyArray) -> Floats:
+        proba = np.zeros((X.shape[0], n_classes))
+        proba[:, model.classes_.astype(np.int64)] = model.predict_proba(X)
+        return proba
+
+    return predict_proba
+
+
+class Fitted(Learner):
+    """A source classifier that somebody trained already; it must not have seen the rows passed to fit."""
+
+    def __init__(self, X: AnyArray, predict_proba: Predict):
+        self.X = X
+        self.predict_proba = predict_proba
+
+    def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
+        return FoldModels(self.predict_proba(self.X), self.predict_proba)
+
+
+class Blend(Learner):
+    """Two families averaged; how much of each, the out-of-fold log loss decides.
+
+    Networks and trees err differently, and which of them suits a data set cannot be known beforehand.
+    The loss on held-out labels of the question at hand (never the target's classes) can tell.
+    """
+
+    def __init__(self, first: Learner, second: Learner):
+        self.first = first
+        self.second = second
+
+    def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
+        one = self.first.cross_fit(y, weight, fold, n_classes, seed)
+        two = self.second.cross_fit(y, weight, fold, n_classes, seed)
+        known = np.flatnonzero((weight > 0) & (fold >= 0))
+        true_one, true_two = one.scores[known, y[known]], two.scores[known, y[known]]
+
+        def loss(share: float) -> float:
+            mixed = share * true_one + (1 - share) * true_two
+            return -float(np.average(np.log(np.maximum(mixed, 1e-3)), weights=weight[known]))
+
+        share = min((0.0, 0.25, 0.5, 0.75, 1.0), key=loss)
+        return FoldModels(
+            share * one.scores + (1 - share) * two.scores,
+            lambda X: share * one.predict_proba(X) + (1 - share) * two.predict_proba(X),
+        )

@@ -1,0 +1,57 @@
+"""Which rows a step sees: folds, and weighted epochs drawn without needless repetition."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from osls._typing import AnyArray, Floats, Ints
+
+__all__ = ["EpochSampler", "assign_folds"]
+
+
+def assign_folds(strata: AnyArray, n_folds: int, rng: np.random.Generator) -> Ints:
+    """Assign each row to a fold, every stratum spread over the folds as evenly as its size allows."""
+    fold = np.empty(len(strata), dtype=np.int64)
+    offset = 0
+    for value in np.unique(strata):
+        rows = rng.permutation(np.flatnonzero(strata == value))
+        fold[rows] = (offset + np.arange(len(rows))) % n_folds
+        # The next stratum begins where this one ended, so that small strata do not all fill fold 0.
+        offset += len(rows)
+    return fold
+
+
+class EpochSampler:
+    """Endless batches of row numbers in proportion to weights, an epoch at a time.
+
+    An epoch is a systematic resample: with equal weights every row comes exactly once, with unequal
+    ones floor or ceil of its expected count. That is the paper's re-sampling of the source (step 4 of
+    Algorithm 1), renewed every epoch, with the least variance that a sample can have.
+    """
+
+    def __init__(self, weight: Floats, generator: torch.Generator):
+        self.rows = torch.from_numpy(np.flatnonzero(weight > 0))
+        if len(self.rows) == 0:
+            raise ValueError("no row has a positive weight; nothing to train on.")
+        cumulative = np.cumsum(weight[weight > 0], dtype=np.float64)
+        self._cumulative = torch.from_numpy(cumulative / cumulative[-1])
+        self._generator = generator
+        self._queue = torch.empty(0, dtype=torch.int64)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def next(self, size: int) -> Tensor:
+        """Return the next ``size`` row numbers."""
+        while len(self._queue) < size:
+            self._queue = torch.cat([self._queue, self._epoch()])
+        batch, self._queue = self._queue[:size], self._queue[size:]
+        return batch
+
+    def _epoch(self) -> Tensor:
+        n = len(self.rows)
+        start = torch.rand(1, generator=self._generator, dtype=torch.float64)
+        position = torch.searchsorted(self._cumulative, (torch.arange(n) + start) / n).clamp_max(n - 1)
+        return self.rows[position[torch.randperm(n, generator=self._generator)]]

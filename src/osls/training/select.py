@@ -1,0 +1,112 @@
+"""From what the user said ("auto", "trees", an estimator, a network factory) to a learner on the pool."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from osls._typing import AnyArray
+from osls.training.core import Schedule, resolve_device
+from osls.training.learners import (
+    Blend,
+    Fitted,
+    Learner,
+    NetworkFactory,
+    NetworkLearner,
+    SklearnLearner,
+    convnet,
+)
+
+__all__ = ["LearnerSpec", "choose_learner"]
+
+LearnerSpec = str | BaseEstimator | NetworkFactory
+_NAMES = ("auto", "mlp", "trees", "linear", "convnet")
+
+
+def choose_learner(
+    spec: LearnerSpec,
+    X: AnyArray,
+    classes: AnyArray,
+    *,
+    max_steps: int | None,
+    device: str,
+    n_jobs: int | None,
+    networks_only: bool = False,
+) -> Learner:
+    """Build the learner that a ``source_classifier`` or ``discriminator`` argument asks for."""
+
+    def network(factory: NetworkFactory | None) -> Learner:
+        schedule = Schedule.for_rows(X.shape[0], steps=max_steps)
+        return NetworkLearner(X, factory=factory, schedule=schedule, device=resolve_device(device))
+
+    def trees() -> Learner:
+        # Leaves grow with the data, which bounds the size of the trees.
+        leaf = max(1, X.shape[0] // 20_000)
+        return SklearnLearner(X, ExtraTreesClassifier(150, min_samples_leaf=leaf, n_jobs=n_jobs))
+
+    def linear() -> Learner:
+        return SklearnLearner(X, LogisticRegression(C=10.0, max_iter=200))
+
+    def automatic() -> Learner:
+        if X.ndim == 4:
+            return network(convnet)
+        if networks_only:
+            return network(None)
+        return Blend(network(None), linear() if sparse.issparse(X) else trees())
+
+    build: dict[str, Callable[[], Learner]] = {
+        "auto": automatic,
+        "mlp": lambda: network(None),
+        "trees": trees,
+        "linear": linear,
+        "convnet": lambda: network(convnet),
+    }
+    if isinstance(spec, str):
+        if spec not in build:
+            near = difflib.get_close_matches(spec, _NAMES, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"unknown model {spec!r}; choose one of {', '.join(_NAMES)}.{hint}")
+        return build[spec]()
+    if isinstance(spec, nn.Module):
+        raise TypeError(
+            "pass a function (input_shape, n_outputs) -> torch.nn.Module, not a module: "
+            "each fold needs a fresh network of its own."
+        )
+    if hasattr(spec, "fit") and not isinstance(spec, type):
+        return _from_estimator(spec, X, classes)
+    if callable(spec):
+        return network(spec)
+    raise TypeError(f"cannot use {spec!r} as a model; pass a name, a scikit-learn classifier or a factory.")
+
+
+def _from_estimator(estimator: Any, X: AnyArray, classes: AnyArray) -> Learner:
+    if not hasattr(estimator, "predict_proba"):
+        raise TypeError(
+            f"{type(estimator).__name__} has no predict_proba; "
+            "wrap it in sklearn.calibration.CalibratedClassifierCV."
+        )
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return SklearnLearner(X, estimator)
+    column = {label: i for i, label in enumerate(np.asarray(estimator.classes_).tolist())}
+    missing = [label for label in classes.tolist() if label not in column]
+    if missing:
+        raise ValueError(f"the fitted source_classifier does not know the class {missing[0]!r} of y.")
+    order = [column[label] for label in classes.tolist()]
+
+    def predict_proba(rows: AnyArray) -> AnyArray:
+        proba = estimator.predict_proba(rows)[:, order]
+        return np.asarray(proba / np.maximum(proba.sum(axis=1, keepdims=True), 1e-12))
+
+    return Fitted(X, predict_proba)
