@@ -98,7 +98,7 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = append_novel_label(known, self.novel_label)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         self.history_ = []
-        target = None if X_target is None else check_target(self, X_target, X)
+        target = None if X_target is None else check_target(X_target, X)
         if target is None:
             warnings.warn(
                 "X_target was not given: nothing to adapt to, so the source mix is kept and no row is "
@@ -125,9 +125,7 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _publish(self, task: Task, found: Adaptation) -> None:
         self.novel_prevalence_ = float(found.novel_share)
-        self.target_marginal_ = np.append(
-            (1 - found.novel_share) * found.known_marginal, found.novel_share
-        )
+        self.target_marginal_ = np.append((1 - found.novel_share) * found.known_marginal, found.novel_share)
         self.importance_weights_ = found.known_marginal / task.source_marginal
         self.target_proba_ = found.target_proba
         self.target_labels_ = self.classes_[found.target_proba.argmax(axis=1)]

@@ -16,6 +16,7 @@ from osls.mixture import BBE, MixtureEstimator, bbe_by_class
 from osls.pu import cvir
 from osls.shift.calibration import fit_temperature, scale
 from osls.shift.joint import domain_score, joint_marginal
+from osls.training.history import Advance, no_progress, progress_bar
 from osls.training.learners import FoldModels, Learner, NetworkLearner, Predict
 from osls.training.sampling import assign_folds
 from osls.training.select import LearnerSpec, choose_learner
@@ -135,19 +136,21 @@ class PULSE(OpenSetAdapter):
         self.verbose = verbose
 
     def _adapt(self, task: Task) -> Adaptation:
+        if self.recipe not in ("cross-fit", "paper"):
+            raise ValueError(f"recipe must be 'cross-fit' or 'paper'; got {self.recipe!r}.")
         pool = _stack(task.X, task.X_target)
-        if self.recipe == "paper":
-            return self._adapt_by_paper(task, pool)
-        if self.recipe == "cross-fit":
-            return self._adapt_by_cross_fitting(task, pool)
-        raise ValueError(f"recipe must be 'cross-fit' or 'paper'; got {self.recipe!r}.")
+        stages = 2 if self.recipe == "paper" else 2 + self.rounds
+        with progress_bar("PULSE", stages, visible=self.verbose) as advance:
+            if self.recipe == "paper":
+                return self._adapt_by_paper(task, pool, advance)
+            return self._adapt_by_cross_fitting(task, pool, advance)
 
     # -- Algorithm 1 as printed ---------------------------------------------------------------------
 
-    def _adapt_by_paper(self, task: Task, pool: AnyArray) -> Adaptation:
+    def _adapt_by_paper(self, task: Task, pool: AnyArray, advance: Advance) -> Adaptation:
         n, m, k = task.X.shape[0], task.X_target.shape[0], task.k
-        source_learner = self._learner(self.source_classifier, pool, task, networks_only=True)
-        learner = self._learner(self.discriminator, pool, task, networks_only=True)
+        source_learner = self._learner(self.source_classifier, pool, task, advance, networks_only=True)
+        learner = self._learner(self.discriminator, pool, task, advance, networks_only=True)
         if not isinstance(learner, NetworkLearner):
             raise ValueError(
                 "recipe='paper' trains its discriminator epoch by epoch and needs a network; "
@@ -181,13 +184,13 @@ class PULSE(OpenSetAdapter):
 
     # -- The same six steps, cross-fitted -----------------------------------------------------------
 
-    def _adapt_by_cross_fitting(self, task: Task, pool: AnyArray) -> Adaptation:
+    def _adapt_by_cross_fitting(self, task: Task, pool: AnyArray, advance: Advance) -> Adaptation:
         n, m = task.X.shape[0], task.X_target.shape[0]
-        learner = self._learner(self.discriminator, pool, task)
+        learner = self._learner(self.discriminator, pool, task, advance)
         same = self.source_classifier is self.discriminator or (
             isinstance(self.source_classifier, str) and self.source_classifier == self.discriminator
         )
-        source_learner = learner if same else self._learner(self.source_classifier, pool, task)
+        source_learner = learner if same else self._learner(self.source_classifier, pool, task, advance)
         # Step 1: folds in place of a split; every row is held out once.
         n_folds = check_folds(task.y, task.classes, self.n_folds, m)
         # Step 2: the source classifier; all its models are out of sample for the target.
@@ -265,7 +268,13 @@ class PULSE(OpenSetAdapter):
         return BBE() if self.mixture is None else clone(self.mixture)
 
     def _learner(
-        self, spec: LearnerSpec, pool: AnyArray, task: Task, *, networks_only: bool = False
+        self,
+        spec: LearnerSpec,
+        pool: AnyArray,
+        task: Task,
+        advance: Advance,
+        *,
+        networks_only: bool = False,
     ) -> Learner:
         return choose_learner(
             spec,
@@ -275,6 +284,7 @@ class PULSE(OpenSetAdapter):
             device=self.device,
             n_jobs=self.n_jobs,
             networks_only=networks_only,
+            advance=advance,
         )
 
     def _remember(self, classify: Predict, known: Any, importance: Floats) -> None:
@@ -284,7 +294,7 @@ class PULSE(OpenSetAdapter):
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
         n_folds = check_folds(task.y, task.classes, self.n_folds, task.X.shape[0])
-        learner = self._learner(self.source_classifier, task.X, task)
+        learner = self._learner(self.source_classifier, task.X, task, no_progress)
         f_s = self._classify_source(learner, task, assign_folds(task.y, n_folds, task.rng))
         self._remember(f_s.predict_proba, lambda X: np.ones(X.shape[0]), np.ones(task.k))
         return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
@@ -296,7 +306,7 @@ class PULSE(OpenSetAdapter):
 
 def _stack(X: AnyArray, X_target: AnyArray) -> AnyArray:
     if sparse.issparse(X):
-        return sparse.vstack([X, X_target], format="csr")
+        return sparse.vstack([X, X_target], format="csr")  # type: ignore[no-any-return]
     return np.concatenate([X, X_target])
 
 

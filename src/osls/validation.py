@@ -43,7 +43,7 @@ def check_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool) -> Any:
     return X, column_or_1d(y)
 
 
-def check_target(estimator: Any, X_target: Any, X: AnyArray) -> AnyArray:
+def check_target(X_target: Any, X: Any) -> Any:
     """Validate the unlabelled target rows against the source rows."""
     X_target = _to_array(X_target)
     X_target = check_array(X_target, input_name="X_target", **_array_options(X_target))

@@ -37,6 +37,20 @@ class _StackedBatchNorm(nn.Module):
         return normed.reshape(batch, members, width).transpose(0, 1)
 
 
+class _SharedDropout(nn.Module):
+    """Dropout with one mask for all members: they see different rows, and drawing masks is dear on a CPU."""
+
+    def __init__(self, rate: float):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.rate == 0:
+            return x
+        mask = torch.rand(x.shape[1:], device=x.device) >= self.rate
+        return x * (mask / (1 - self.rate))
+
+
 class StackedMLP(nn.Module):
     """``members`` independent MLPs that share nothing but the call.
 
@@ -56,7 +70,7 @@ class StackedMLP(nn.Module):
                 _StackedLinear(members, width, size),
                 _StackedBatchNorm(members, size),
                 nn.ReLU(),
-                nn.Dropout(dropout),
+                _SharedDropout(dropout),
             ]
             width = size
         self.layers = nn.Sequential(*layers, _StackedLinear(members, width, n_classes))

@@ -48,7 +48,7 @@ class PUProblem:
     n_target: int
 
     @property
-    def n_source(self) -> int:  # noqa: D102
+    def n_source(self) -> int:
         return len(self.y_source)
 
 
@@ -122,9 +122,10 @@ def alternate(
 
     with seeded(int(rng.integers(2**31))) as generator:
         network = learner.new_networks(1, 1)
-        trainer = Trainer(network, learner.schedule)
+        schedule = learner.schedule.longer(2)
+        trainer = Trainer(network, schedule)
         source_sampler = EpochSampler(np.where(train & (np.arange(len(weight)) < n), weight, 0), generator)
-        epoch = max(1, max(len(source_sampler), len(target_train)) // learner.schedule.batch_size)
+        epoch = max(1, max(len(source_sampler), len(target_train)) // schedule.batch_size)
 
         def logits(rows: Tensor) -> Tensor:
             out: Tensor = network(learner.rows[rows.to(learner.device)].unsqueeze(0))
@@ -132,7 +133,8 @@ def alternate(
 
         def train_epoch(negatives: Ints) -> float:
             sampler = EpochSampler(np.isin(np.arange(len(weight)), negatives).astype(float), generator)
-            size = learner.schedule.batch_size
+            size = schedule.batch_size
+            learner.advance(epoch / schedule.steps)
             return trainer.run(
                 lambda: losses.pvu(logits(source_sampler.next(size)), logits(sampler.next(size))), epoch
             )
@@ -143,7 +145,7 @@ def alternate(
             return scores, mixture.alpha_
 
         # Lines 3-8. Train longer than needed, then go back to the epoch of least unbiased validation risk.
-        warm_epochs = max(1, learner.schedule.steps // (2 * epoch))
+        warm_epochs = max(1, schedule.steps // (2 * epoch))
         snapshots = []
         for _ in range(warm_epochs):
             train_epoch(target_train)
@@ -161,7 +163,7 @@ def alternate(
         # Lines 9-16. Keep the lowest-loss 1 - alpha of the training target, train an epoch, estimate again.
         scores, alpha = validated()
         previous, calm = np.inf, 0
-        while trainer.steps_done + epoch <= learner.schedule.steps and calm < patience:
+        while trainer.steps_done + epoch <= schedule.steps and calm < patience:
             least = max(1, len(target_train) // 100)
             kept = target_train[keep_as_novel(scores[target_train], 1 - alpha, least=least)]
             loss = train_epoch(kept)
@@ -173,7 +175,7 @@ def alternate(
 
     def predict_known(X: AnyArray) -> Floats:
         rows = as_tensor(learner.encoder(X), learner.device)
-        return expit(learner.logits(network, 1, rows)[0, :, 0])
+        return np.asarray(expit(learner.logits(network, 1, rows)[0, :, 0]))
 
     return Discriminator(expit(scores[n:]), predict_known, 1 - alpha)
 
@@ -183,6 +185,6 @@ def _copy_state(network: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def _unbiased_risk(positive: Floats, weight: Floats, unlabeled: Floats, alpha: float) -> float:
-    """uPU risk of logits; with the logistic loss, l(z, +1) - l(z, -1) = -z on the positives."""
+    """UPU risk of logits; with the logistic loss, l(z, +1) - l(z, -1) = -z on the positives."""
     negative = np.logaddexp(0, unlabeled).mean()
     return float(negative - alpha * np.average(positive, weights=weight))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from sklearn.decomposition import TruncatedSVD
@@ -44,9 +46,9 @@ class Encoder:
 
     def __call__(self, X: AnyArray) -> AnyArray:
         scaled = (self._dense(X) - self._mean) / self._scale
-        return np.clip(scaled, -_CLIP, _CLIP, out=scaled)
+        return np.asarray(np.clip(scaled, -_CLIP, _CLIP, out=scaled))
 
-    def _dense(self, X: AnyArray) -> AnyArray:
+    def _dense(self, X: Any) -> AnyArray:
         if self._svd is not None:
             X = self._svd.transform(X)
         elif sparse.issparse(X):

@@ -6,26 +6,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-__all__ = ["Advance", "History", "progress_bar"]
+__all__ = ["Advance", "History", "no_progress", "progress_bar"]
 
 History = list[dict[str, Any]]
 
 
 class Advance(Protocol):
-    """Report that ``n`` more units of work are done."""
+    """Report that ``amount`` more units of work are done."""
 
-    def __call__(self, n: int = 1) -> None: ...  # noqa: D102
+    def __call__(self, amount: float = 1) -> None: ...
+
+
+def no_progress(amount: float = 1) -> None:
+    """Report to nobody."""
 
 
 @contextmanager
 def progress_bar(description: str, total: int, *, visible: bool) -> Iterator[Advance]:
     """Show a progress bar on stderr while the block runs, or nothing."""
     if not visible:
-        yield lambda n=1: None
+        yield no_progress
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(description, total=total)
-        yield lambda n=1: progress.advance(task, n)
+        yield lambda amount=1: progress.advance(task, amount)

@@ -29,6 +29,7 @@ from osls._typing import AnyArray, Floats, Ints
 from osls.nets import SmallResNet, StackedMLP
 from osls.training.core import Schedule, Trainer, as_tensor, score_rows, seeded
 from osls.training.encoding import Encoder
+from osls.training.history import Advance, no_progress
 from osls.training.sampling import EpochSampler
 
 __all__ = [
@@ -55,7 +56,7 @@ class FoldModels:
 
 
 class Learner(ABC):
-    """A model family bound to the pooled rows."""
+    """A model family bound to the pooled rows. One cross-fitting is one unit of progress."""
 
     @abstractmethod
     def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
@@ -82,7 +83,7 @@ class NetworkLearner(Learner):
         schedule: Schedule,
         device: torch.device,
         dropout: float = 0.25,
-        advance: Callable[[int], None] = lambda n: None,
+        advance: Advance = no_progress,
     ):
         self.encoder = Encoder(X)
         self.rows = as_tensor(self.encoder(X), device)
@@ -90,10 +91,10 @@ class NetworkLearner(Learner):
         self.device = device
         self._factory = factory
         self._dropout = dropout
-        self._advance = advance
+        self.advance = advance
 
     def new_networks(self, members: int, n_outputs: int) -> nn.Module:
-        """Return ``members`` fresh networks as one module, (members, batch, ...) -> (members, batch, outputs)."""
+        """Return fresh networks as one module, (members, batch, ...) -> (members, batch, outputs)."""
         shape = tuple(self.rows.shape[1:])
         networks: nn.Module
         if self._factory is None:
@@ -121,10 +122,10 @@ class NetworkLearner(Learner):
                 # The members share no parameter: the sum of their mean losses trains each on its own.
                 return members * cross_entropy(logits.flatten(0, 1), labels[batch].flatten())
 
-            for _ in range(0, self.schedule.steps, 100):
+            while trainer.steps_done < self.schedule.steps:
                 steps = min(100, self.schedule.steps - trainer.steps_done)
                 trainer.run(loss_of_next_batch, steps)
-                self._advance(steps)
+                self.advance(steps / self.schedule.steps)
         scores = softmax(self.score_pool(networks, members), axis=2)
 
         def predict_proba(X: AnyArray) -> Floats:
@@ -160,15 +161,18 @@ def convnet(input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
 class SklearnLearner(Learner):
     """Any scikit-learn classifier, cloned once a fold."""
 
-    def __init__(self, X: AnyArray, estimator: ClassifierMixin):
+    def __init__(self, X: AnyArray, estimator: ClassifierMixin, *, advance: Advance = no_progress):
         self.X = X
         self.estimator = estimator
+        self.advance = advance
 
     def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
-        models = [
-            self._fit(np.flatnonzero((fold != f) & (weight > 0)), y, weight, n_classes, seed + f)
-            for f in range(int(fold.max()) + 1)
-        ]
+        models = []
+        n_folds = int(fold.max()) + 1
+        for f in range(n_folds):
+            rows = np.flatnonzero((fold != f) & (weight > 0))
+            models.append(self._fit(rows, y, weight, n_classes, seed + f))
+            self.advance(1 / n_folds)
         free = fold < 0
         scores = np.zeros((len(fold), n_classes))
         for f, model in enumerate(models):
@@ -195,7 +199,7 @@ class SklearnLearner(Learner):
 
 
 def aligned_proba(model: Any, n_classes: int) -> Predict:
-    """Return ``predict_proba`` with a column for each of the classes 0..n_classes-1, seen by the model or not."""
+    """Return ``predict_proba`` with a column for every class, also those the model has not seen."""
 
     def predict_proba(X: AnyArray) -> Floats:
         proba = np.zeros((X.shape[0], n_classes))

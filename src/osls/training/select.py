@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -17,6 +16,7 @@ from torch import nn
 
 from osls._typing import AnyArray
 from osls.training.core import Schedule, resolve_device
+from osls.training.history import Advance, no_progress
 from osls.training.learners import (
     Blend,
     Fitted,
@@ -29,7 +29,8 @@ from osls.training.learners import (
 
 __all__ = ["LearnerSpec", "choose_learner"]
 
-LearnerSpec = str | BaseEstimator | NetworkFactory
+# A name, a scikit-learn classifier (which has no type), or a function that makes a network.
+LearnerSpec = str | NetworkFactory | Any
 _NAMES = ("auto", "mlp", "trees", "linear", "convnet")
 
 
@@ -42,27 +43,34 @@ def choose_learner(
     device: str,
     n_jobs: int | None,
     networks_only: bool = False,
+    advance: Advance = no_progress,
 ) -> Learner:
     """Build the learner that a ``source_classifier`` or ``discriminator`` argument asks for."""
 
-    def network(factory: NetworkFactory | None) -> Learner:
-        schedule = Schedule.for_rows(X.shape[0], steps=max_steps)
-        return NetworkLearner(X, factory=factory, schedule=schedule, device=resolve_device(device))
+    def half(amount: float = 1) -> None:
+        advance(amount / 2)
 
-    def trees() -> Learner:
+    def network(factory: NetworkFactory | None, advance: Advance = advance) -> Learner:
+        schedule = Schedule.for_rows(X.shape[0], steps=max_steps)
+        return NetworkLearner(
+            X, factory=factory, schedule=schedule, device=resolve_device(device), advance=advance
+        )
+
+    def trees(advance: Advance = advance) -> Learner:
         # Leaves grow with the data, which bounds the size of the trees.
         leaf = max(1, X.shape[0] // 20_000)
-        return SklearnLearner(X, ExtraTreesClassifier(150, min_samples_leaf=leaf, n_jobs=n_jobs))
+        forest = ExtraTreesClassifier(100, min_samples_leaf=leaf, n_jobs=n_jobs)
+        return SklearnLearner(X, forest, advance=advance)
 
-    def linear() -> Learner:
-        return SklearnLearner(X, LogisticRegression(C=10.0, max_iter=200))
+    def linear(advance: Advance = advance) -> Learner:
+        return SklearnLearner(X, LogisticRegression(C=10.0, max_iter=200), advance=advance)
 
     def automatic() -> Learner:
         if X.ndim == 4:
             return network(convnet)
         if networks_only:
             return network(None)
-        return Blend(network(None), linear() if sparse.issparse(X) else trees())
+        return Blend(network(None, half), linear(half) if sparse.issparse(X) else trees(half))
 
     build: dict[str, Callable[[], Learner]] = {
         "auto": automatic,
@@ -83,13 +91,13 @@ def choose_learner(
             "each fold needs a fresh network of its own."
         )
     if hasattr(spec, "fit") and not isinstance(spec, type):
-        return _from_estimator(spec, X, classes)
+        return _from_estimator(spec, X, classes, advance)
     if callable(spec):
         return network(spec)
     raise TypeError(f"cannot use {spec!r} as a model; pass a name, a scikit-learn classifier or a factory.")
 
 
-def _from_estimator(estimator: Any, X: AnyArray, classes: AnyArray) -> Learner:
+def _from_estimator(estimator: Any, X: AnyArray, classes: AnyArray, advance: Advance) -> Learner:
     if not hasattr(estimator, "predict_proba"):
         raise TypeError(
             f"{type(estimator).__name__} has no predict_proba; "
@@ -98,7 +106,7 @@ def _from_estimator(estimator: Any, X: AnyArray, classes: AnyArray) -> Learner:
     try:
         check_is_fitted(estimator)
     except NotFittedError:
-        return SklearnLearner(X, estimator)
+        return SklearnLearner(X, estimator, advance=advance)
     column = {label: i for i, label in enumerate(np.asarray(estimator.classes_).tolist())}
     missing = [label for label in classes.tolist() if label not in column]
     if missing:

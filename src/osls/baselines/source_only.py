@@ -1,0 +1,90 @@
+"""Source-only: the source classifier, deployed as if nothing had changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from osls._typing import AnyArray, Floats
+from osls.base import Adaptation, OpenSetAdapter, Task
+from osls.training.learners import FoldModels
+from osls.training.sampling import assign_folds
+from osls.training.select import LearnerSpec, choose_learner
+from osls.validation import check_folds
+
+__all__ = ["SourceOnly"]
+
+
+class SourceOnly(OpenSetAdapter):
+    """A classifier of the known classes that ignores the target; it never answers "novel".
+
+    Its mix is the share of target rows that it assigns to each class.
+
+    Parameters
+    ----------
+    source_classifier : "auto" or as in :class:`osls.PULSE`
+        The model.
+    n_folds, max_steps, novel_label, device, n_jobs, random_state
+        As in :class:`osls.PULSE`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from osls.baselines import SourceOnly
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SourceOnly(source_classifier="trees", random_state=0).fit(X, y, X_target=X)
+    >>> model.novel_prevalence_
+    0.0
+    """
+
+    def __init__(
+        self,
+        *,
+        source_classifier: LearnerSpec = "auto",
+        n_folds: int = 5,
+        max_steps: int | None = None,
+        novel_label: Any = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ):
+        self.source_classifier = source_classifier
+        self.n_folds = n_folds
+        self.max_steps = max_steps
+        self.novel_label = novel_label
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _adapt(self, task: Task) -> Adaptation:
+        self._models = self._train(task)
+        proba = self._with_novel(self._models.predict_proba(task.X_target))
+        predicted = np.bincount(proba.argmax(axis=1), minlength=task.k + 1)[: task.k]
+        return Adaptation(predicted / predicted.sum(), 0.0, proba)
+
+    def _adapt_to_nothing(self, task: Task) -> Adaptation:
+        self._models = self._train(task)
+        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
+
+    def _train(self, task: Task) -> FoldModels:
+        n_folds = check_folds(task.y, task.classes, self.n_folds, len(task.y))
+        learner = choose_learner(
+            self.source_classifier,
+            task.X,
+            task.classes,
+            max_steps=self.max_steps,
+            device=self.device,
+            n_jobs=self.n_jobs,
+        )
+        fold = assign_folds(task.y, n_folds, task.rng)
+        return learner.cross_fit(
+            task.y, np.ones(len(task.y)), fold, task.k, seed=int(task.rng.integers(2**31))
+        )
+
+    def _predict_proba(self, X: AnyArray) -> Floats:
+        return self._with_novel(self._models.predict_proba(X))
+
+    @staticmethod
+    def _with_novel(proba: Floats) -> Floats:
+        return np.column_stack([proba, np.zeros(len(proba))])

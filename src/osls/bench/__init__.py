@@ -1,0 +1,1 @@
+"""Benchmarks: runs in, rows out, tables from rows."""

@@ -1,0 +1,66 @@
+"""The paper's measures: accuracy on all, seen and novel rows, and errors of the estimated mix."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+__all__ = ["Accuracy", "MixError", "accuracy", "mix_error", "regret"]
+
+
+class Accuracy(NamedTuple):
+    """Share of right answers among all, known and novel rows (nan where there are none)."""
+
+    all: float
+    seen: float
+    novel: float
+
+
+class MixError(NamedTuple):
+    """Errors of an estimated target marginal: summed over the known classes, and of the novel share."""
+
+    seen: float
+    novel: float
+
+
+def accuracy(y_true: ArrayLike, y_pred: ArrayLike, novel_label: Any) -> Accuracy:
+    """Acc(all), Acc(seen) and Acc(novel), the last being the recall of novel examples.
+
+    Examples
+    --------
+    >>> from osls.metrics import accuracy
+    >>> accuracy([0, 1, 1, -1], [0, 1, 0, -1], novel_label=-1)
+    Accuracy(all=0.75, seen=0.6666666666666666, novel=1.0)
+    """
+    truth, answer = np.asarray(y_true), np.asarray(y_pred)
+    if truth.shape != answer.shape or truth.size == 0:
+        raise ValueError(
+            f"y_true and y_pred must have the same, positive length; got {truth.shape} and {answer.shape}."
+        )
+    hit = truth == answer
+    novel = truth == novel_label
+
+    def mean(part: Any) -> float:
+        return float(hit[part].mean()) if part.any() else float("nan")
+
+    return Accuracy(float(hit.mean()), mean(~novel), mean(novel))
+
+
+def mix_error(true_marginal: ArrayLike, estimated_marginal: ArrayLike) -> MixError:
+    """MPE(seen), the sum of absolute errors over the k known classes, and MPE(novel).
+
+    Examples
+    --------
+    >>> from osls.metrics import mix_error
+    >>> mix_error([0.5, 0.25, 0.25], [0.25, 0.25, 0.5])
+    MixError(seen=0.25, novel=0.25)
+    """
+    error = np.abs(np.asarray(true_marginal, dtype=float) - np.asarray(estimated_marginal, dtype=float))
+    return MixError(float(error[:-1].sum()), float(error[-1]))
+
+
+def regret(accuracy_of_oracle: float, accuracy_of_method: float) -> float:
+    """Accuracy lost to an oracle, the same models trained with the target's labels."""
+    return accuracy_of_oracle - accuracy_of_method
