@@ -18,7 +18,7 @@ test: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
 
 test-long: $(STAMP)
-	$(BIN)/pytest tests/long
+	$(BIN)/pytest -o addopts='' tests/long
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

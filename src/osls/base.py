@@ -141,8 +141,8 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> AnyArray:
         """Most probable of the k+1 classes."""
-        labels: AnyArray = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return labels
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def novelty_score(self, X: Any) -> Floats:
         """Probability that a row belongs to none of the known classes."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from osls._typing import AnyArray, Floats, Ints
 from osls.base import Adaptation, OpenSetAdapter, Task, combine
@@ -17,7 +17,8 @@ from osls.pu import cvir
 from osls.shift.calibration import fit_temperature, scale
 from osls.shift.joint import domain_score, joint_marginal
 from osls.training.history import Advance, no_progress, progress_bar
-from osls.training.learners import FoldModels, Learner, NetworkLearner, Predict
+from osls.training.learners import FoldModels, Learner, NetworkLearner
+from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
 from osls.training.select import LearnerSpec, choose_learner
 from osls.validation import check_folds
@@ -138,6 +139,10 @@ class PULSE(OpenSetAdapter):
     def _adapt(self, task: Task) -> Adaptation:
         if self.recipe not in ("cross-fit", "paper"):
             raise ValueError(f"recipe must be 'cross-fit' or 'paper'; got {self.recipe!r}.")
+        if self.rounds < 1:
+            raise ValueError(f"rounds must be at least 1; got {self.rounds}.")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ValueError(f"max_steps must be at least 1 or None; got {self.max_steps}.")
         pool = _stack(task.X, task.X_target)
         stages = 2 if self.recipe == "paper" else 2 + self.rounds
         with progress_bar("PULSE", stages, visible=self.verbose) as advance:
@@ -178,7 +183,7 @@ class PULSE(OpenSetAdapter):
             learner, problem, held_out, self._mixture(), rng=task.rng, history=self.history_
         )
         # Step 6: combine.
-        self._remember(f_s.predict_proba, found.predict_known, importance)
+        self._remember(f_s.predictor, found.predictor, importance)
         proba = combine(found.target_scores, f_s.scores[n:], importance)
         return Adaptation(marginal, found.novel_share, proba)
 
@@ -205,7 +210,10 @@ class PULSE(OpenSetAdapter):
         # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it held.
         scores = domain_score(joint.scores, marginal)
         novel_share = self._novel_share(scores[:n], scores[n:], problem.source_weight)
-        if round(novel_share * m) >= 2 * n_folds:
+        if round(novel_share * m) < 2:
+            # Nothing to learn the novel class from: every row is known.
+            found = cvir.Discriminator(np.ones(m), Constant((0.0, 1.0)), novel_share)
+        else:
             found = cvir.refit(
                 learner,
                 problem,
@@ -216,17 +224,15 @@ class PULSE(OpenSetAdapter):
                 rng=task.rng,
                 history=self.history_,
             )
-        else:
-            found = _too_few_to_train_on(joint, marginal, novel_share, scores[n:])
         # Step 6: combine.
-        self._remember(f_s.predict_proba, found.predict_known, importance)
+        self._remember(f_s.predictor, found.predictor, importance)
         return Adaptation(marginal, novel_share, combine(found.target_scores, f_s.scores[n:], importance))
 
     def _classify_source(self, learner: Learner, task: Task, fold: Ints) -> FoldModels:
         """Fit f_s on the source rows of the pool and calibrate it on rows held out from it."""
         n, k = task.X.shape[0], task.k
         if k == 1:
-            return FoldModels(np.ones((len(fold), 1)), lambda X: np.ones((X.shape[0], 1)))
+            return FoldModels(np.ones((len(fold), 1)), Constant((1.0,)))
         y = np.concatenate([task.y, np.zeros(len(fold) - n, dtype=np.int64)])
         weight = np.repeat([1.0, 0.0], [n, len(fold) - n])
         models = learner.cross_fit(y, weight, fold, k, seed=int(task.rng.integers(2**31)))
@@ -235,7 +241,7 @@ class PULSE(OpenSetAdapter):
         scores = scale(models.scores, beta)
         accuracy = float(np.mean(scores[out].argmax(axis=1) == task.y[out]))
         self.history_.append({"step": "source classifier", "accuracy": accuracy, "temperature": 1 / beta})
-        return FoldModels(scores, lambda X: scale(models.predict_proba(X), beta))
+        return FoldModels(scores, Tempered(models.predictor, beta))
 
     def _model_jointly(self, learner: Learner, task: Task, n_folds: int) -> FoldModels:
         """Cross-fit one model of the k source classes against the target, all with equal weight."""
@@ -287,21 +293,21 @@ class PULSE(OpenSetAdapter):
             advance=advance,
         )
 
-    def _remember(self, classify: Predict, known: Any, importance: Floats) -> None:
-        self._class_proba = classify
-        self._known_proba = known
+    def _remember(self, classifier: Predictor, discriminator: Predictor, importance: Floats) -> None:
+        self._classifier = classifier
+        self._discriminator = discriminator
         self._importance = importance
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
         n_folds = check_folds(task.y, task.classes, self.n_folds, task.X.shape[0])
         learner = self._learner(self.source_classifier, task.X, task, no_progress)
         f_s = self._classify_source(learner, task, assign_folds(task.y, n_folds, task.rng))
-        self._remember(f_s.predict_proba, lambda X: np.ones(X.shape[0]), np.ones(task.k))
+        self._remember(f_s.predictor, Constant((0.0, 1.0)), np.ones(task.k))
         return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
 
     def _predict_proba(self, X: AnyArray) -> Floats:
-        check_is_fitted(self, "_class_proba")
-        return combine(self._known_proba(X), self._class_proba(X), self._importance)
+        known = self._discriminator.predict_proba(X)[:, 1]
+        return combine(known, self._classifier.predict_proba(X), self._importance)
 
 
 def _stack(X: AnyArray, X_target: AnyArray) -> AnyArray:
@@ -318,16 +324,12 @@ def _first_of_each(y: Ints, k: int, *, exclude: AnyArray) -> AnyArray:
     return marked
 
 
-def _too_few_to_train_on(
-    joint: FoldModels, marginal: Floats, novel_share: float, target_scores: Floats
-) -> cvir.Discriminator:
-    """P(known) = alpha p'_s / p_t by Bayes' rule, where CVIR would have almost nothing to learn from."""
+@dataclass(frozen=True)
+class Tempered:
+    """A classifier with its probabilities sharpened or softened."""
 
-    def known(scores: Floats) -> Floats:
-        if novel_share == 0:
-            return np.ones(len(scores))
-        return np.minimum(1.0, (1 - novel_share) * scores / np.maximum(1 - scores, 1e-12))
+    predictor: Predictor
+    inverse_temperature: float
 
-    return cvir.Discriminator(
-        known(target_scores), lambda X: known(domain_score(joint.predict_proba(X), marginal)), novel_share
-    )
+    def predict_proba(self, X: AnyArray) -> Floats:
+        return scale(self.predictor.predict_proba(X), self.inverse_temperature)

@@ -59,7 +59,7 @@ class SourceOnly(OpenSetAdapter):
 
     def _adapt(self, task: Task) -> Adaptation:
         self._models = self._train(task)
-        proba = self._with_novel(self._models.predict_proba(task.X_target))
+        proba = self._with_novel(self._models.predictor.predict_proba(task.X_target))
         predicted = np.bincount(proba.argmax(axis=1), minlength=task.k + 1)[: task.k]
         return Adaptation(predicted / predicted.sum(), 0.0, proba)
 
@@ -83,7 +83,7 @@ class SourceOnly(OpenSetAdapter):
         )
 
     def _predict_proba(self, X: AnyArray) -> Floats:
-        return self._with_novel(self._models.predict_proba(X))
+        return self._with_novel(self._models.predictor.predict_proba(X))
 
     @staticmethod
     def _with_novel(proba: Floats) -> Floats:

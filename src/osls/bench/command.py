@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -34,7 +35,8 @@ def run_bench(
         find_method(name)
     runs = [Run(d, m, i, seed, novel) for d in data for i in range(draws) for m in methods]
     todo = pending(runs, out)
-    console = Console()
+    # Narrower, and the figures would be cut.
+    console = Console(width=max(104, Console().width))
     if len(todo) < len(runs):
         console.print(f"{len(runs) - len(todo)} of {len(runs)} runs are in {out} already.")
     with progress_bar("runs", len(todo), visible=bool(todo)) as advance:
@@ -45,7 +47,9 @@ def run_bench(
     wanted = {run.key for run in runs}
     fields = Run.__dataclass_fields__
     rows = [r for r in read_rows(out) if Run(**{f: r[f] for f in fields}).key in wanted]
-    table = Table(title="mean ± std over draws [worst draw]")
+    table = Table(
+        title="mean, ± std over draws, (worst draw)", box=box.SIMPLE, show_lines=True, padding=(0, 1)
+    )
     lines = summarise(rows)
     for heading in lines[0]:
         table.add_column(heading, no_wrap=heading in ("Data", "Method"))

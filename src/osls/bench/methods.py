@@ -51,7 +51,7 @@ def _oracle(problem: OSLSProblem, seed: int) -> Answers:
     models = learner.cross_fit(y, np.ones(len(y)), fold, len(names), seed)
     return Answers(
         names[models.scores.argmax(axis=1)],
-        names[models.predict_proba(problem.X_test).argmax(axis=1)],
+        names[models.predictor.predict_proba(problem.X_test).argmax(axis=1)],
         problem.target_marginal,
     )
 

@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def summarise(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """One line for each (data set, method): mean ± std, and the worst draw in brackets."""
+    """One line for each (data set, method): mean ± std, and the worst draw."""
     groups = defaultdict(list)
     for row in rows:
         groups[row["data"], row["method"]].append(row)
@@ -50,4 +50,4 @@ def _cell(values: list[float], worst: Any) -> str:
         return "-"
     digits = 1 if max(values) > 5 else 3
     mean, std = np.mean(values), np.std(values)
-    return f"{mean:.{digits}f} ± {std:.{digits}f} [{worst(values):.{digits}f}]"
+    return f"{mean:.{digits}f}\n±{std:.{digits}f}\n({worst(values):.{digits}f})"

@@ -13,7 +13,7 @@ _MAX_SIMULATED = 4000
 
 
 def novelty_pvalue(source: Floats, target: Floats, weight: Floats, *, seed: int = 0) -> float:
-    """p-value of "the re-weighted source and the target have the same scores" against "the target has more low ones".
+    """p-value of "re-weighted source and target score alike" against "the target has more low scores".
 
     The statistic is the largest standardised excess of the target below a threshold. Under the null
     it depends on ranks alone, so its distribution is simulated from uniform scores of the same
@@ -39,7 +39,7 @@ def _largest_excess(source: Floats, target: Floats, weight: Floats, n: float) ->
     below_s = np.cumsum(np.concatenate([weight / weight.sum(), np.zeros(m)])[order])
     below_t = np.cumsum(np.concatenate([np.zeros(len(source)), np.full(m, 1 / m)])[order])
     last = np.append(scores[1:] != scores[:-1], False)
-    pooled = (n * below_s + m * below_t) / (n + m)
+    pooled = np.clip((n * below_s + m * below_t) / (n + m), 0.0, 1.0)
     # Below a handful of rows the normal approximation of a share is no guide.
     usable = last & (pooled * (n + m) >= 10) & ((1 - pooled) * (n + m) >= 10)
     if not usable.any():

@@ -8,7 +8,6 @@ any learner and neither memorises the target nor drifts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +15,13 @@ import torch
 from scipy.special import expit
 from torch import Tensor
 
-from osls._typing import AnyArray, Bools, Floats, Ints
+from osls._typing import Bools, Floats, Ints
 from osls.mixture.base import MixtureEstimator
 from osls.pu import losses
-from osls.training.core import Trainer, as_tensor, seeded
+from osls.training.core import Trainer, seeded
 from osls.training.history import History
-from osls.training.learners import FoldModels, Learner, NetworkLearner
+from osls.training.learners import Learner, NetworkLearner
+from osls.training.predictors import Predictor
 from osls.training.sampling import EpochSampler, assign_folds
 
 __all__ = ["Discriminator", "PUProblem", "alternate", "keep_as_novel", "refit"]
@@ -54,10 +54,10 @@ class PUProblem:
 
 @dataclass(frozen=True)
 class Discriminator:
-    """A known-versus-novel classifier: P(known) of the pooled target rows, and of new ones."""
+    """A known-versus-novel classifier: P(known) of the target rows, and a predictor (novel, known)."""
 
     target_scores: Floats
-    predict_known: Callable[[AnyArray], Floats]
+    predictor: Predictor
     novel_share: float
 
 
@@ -93,11 +93,7 @@ def refit(
         history.append({"step": "cvir", "round": round_, "kept": int(kept.sum()), "changed": changed})
         if changed < 0.005:
             break
-    return Discriminator(scores, _known_column(models), novel_share)
-
-
-def _known_column(models: FoldModels) -> Callable[[AnyArray], Floats]:
-    return lambda X: models.predict_proba(X)[:, 1]
+    return Discriminator(scores, models.predictor, novel_share)
 
 
 def alternate(
@@ -122,6 +118,7 @@ def alternate(
 
     with seeded(int(rng.integers(2**31))) as generator:
         network = learner.new_networks(1, 1)
+        predictor = learner.predictor(network, 1)
         schedule = learner.schedule.longer(2)
         trainer = Trainer(network, schedule)
         source_sampler = EpochSampler(np.where(train & (np.arange(len(weight)) < n), weight, 0), generator)
@@ -135,12 +132,16 @@ def alternate(
             sampler = EpochSampler(np.isin(np.arange(len(weight)), negatives).astype(float), generator)
             size = schedule.batch_size
             learner.advance(epoch / schedule.steps)
-            return trainer.run(
-                lambda: losses.pvu(logits(source_sampler.next(size)), logits(sampler.next(size))), epoch
-            )
+
+            def loss_of_next_batch() -> Tensor:
+                # One pass for both sides: batch normalisation by side would hide what sets them apart.
+                out = logits(torch.cat([source_sampler.next(size), sampler.next(size)]))
+                return losses.pvu(out[:size], out[size:])
+
+            return trainer.run(loss_of_next_batch, epoch)
 
         def validated() -> tuple[Floats, float]:
-            scores = learner.score_pool(network, 1)[0, :, 0]
+            scores = predictor.logits(learner.rows)[0, :, 0]
             mixture.fit(scores[source[validate[:n]]], scores[target[validate[n:]]], validation_weight)
             return scores, mixture.alpha_
 
@@ -173,11 +174,7 @@ def alternate(
             calm = calm + 1 if abs(previous - error) < tolerance else 0
             previous = error
 
-    def predict_known(X: AnyArray) -> Floats:
-        rows = as_tensor(learner.encoder(X), learner.device)
-        return np.asarray(expit(learner.logits(network, 1, rows)[0, :, 0]))
-
-    return Discriminator(expit(scores[n:]), predict_known, 1 - alpha)
+    return Discriminator(expit(scores[n:]), predictor, 1 - alpha)
 
 
 def _copy_state(network: torch.nn.Module) -> dict[str, Tensor]:

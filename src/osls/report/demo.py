@@ -127,7 +127,8 @@ def _page(
             {
                 "uri": png_uri(problem.X_target[i].reshape(8, 8)),
                 "score": float(novelty[i]),
-                "truth": "novel digit" if is_novel[i] else str(problem.y_target[i]),
+                "truth": "truly novel" if is_novel[i] else f"a {problem.y_target[i]}",
+                "right": bool(is_novel[i]),
             }
             for i in top
         ],

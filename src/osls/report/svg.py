@@ -14,7 +14,7 @@ __all__ = ["Series", "grouped_bars", "histogram"]
 Series = tuple[str, str, Sequence[float]]  # name, CSS class, values
 
 _WIDTH, _HEIGHT = 720, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 30, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 12, 30, 34
 
 
 def _y(value: float, top: float) -> float:
@@ -43,14 +43,12 @@ def _nice_top(largest: float) -> float:
     return float(next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= largest * 0.999))
 
 
-def _grid(top: float, *, percent: bool) -> list[str]:
-    lines = []
-    for value in np.linspace(0, top, 5):
-        y = _y(value, top)
-        label = f"{100 * value:.3g} %" if percent else f"{value:.3g}"
-        lines.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        lines.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
-    return lines
+def _line(y: float, label: str) -> list[str]:
+    """Horizontal grid line with its label."""
+    return [
+        f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>',
+        f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>',
+    ]
 
 
 def _below(x: float, label: str) -> str:
@@ -61,7 +59,9 @@ def _below(x: float, label: str) -> str:
 def grouped_bars(title: str, labels: Sequence[str], series: Sequence[Series]) -> str:
     """Bars of shares, one group a label, with the number as a tooltip."""
     top = _nice_top(max(max(values) for _, _, values in series))
-    body = _grid(top, percent=True)
+    body = []
+    for value in np.linspace(0, top, 5):
+        body += _line(_y(value, top), f"{100 * value:.3g} %")
     slot = (_WIDTH - _LEFT - _RIGHT) / len(labels)
     width = 0.8 * slot / len(series)
     for i, label in enumerate(labels):
@@ -78,25 +78,28 @@ def grouped_bars(title: str, labels: Sequence[str], series: Sequence[Series]) ->
     return _frame(title, body, [(name, style) for name, style, _ in series])
 
 
-def histogram(title: str, series: Sequence[tuple[str, str, Floats]], *, bins: int = 40) -> str:
-    """Overlaid histograms of scores in [0, 1], each as a share of all rows of all series."""
+def histogram(title: str, series: Sequence[tuple[str, str, Floats]], *, bins: int = 25) -> str:
+    """Histograms of scores in [0, 1] side by side; heights are logarithmic, or the rare rows would vanish."""
     edges = np.linspace(0, 1, bins + 1)
-    total = sum(len(values) for *_, values in series)
-    counts = [np.histogram(values, edges)[0] / max(total, 1) for *_, values in series]
-    top = _nice_top(max(float(c.max()) for c in counts))
-    body = _grid(top, percent=True)
-    width = (_WIDTH - _LEFT - _RIGHT) / bins
-    for (name, style, _), shares in zip(series, counts, strict=True):
-        for i, share in enumerate(shares):
-            if share > 0:
-                y = _y(float(share), top)
+    counts = [np.histogram(values, edges)[0] for *_, values in series]
+    decades = max(1.0, float(np.ceil(np.log10(1 + max(int(c.max()) for c in counts)))))
+    body = []
+    for decade in range(int(decades) + 1):
+        body += _line(
+            _y(np.log10(1 + 10**decade) if decade else 0.0, decades), str(10**decade if decade else 0)
+        )
+    slot = (_WIDTH - _LEFT - _RIGHT) / bins
+    width = slot / len(series)
+    for j, ((name, style, _), heights) in enumerate(zip(series, counts, strict=True)):
+        for i, count in enumerate(heights):
+            if count > 0:
+                y = _y(float(np.log10(1 + count)), decades)
                 body.append(
-                    f'<rect class="{style} veil" x="{_LEFT + i * width:.1f}" y="{y:.1f}" '
-                    f'width="{width - 1:.1f}" height="{_HEIGHT - _BOTTOM - y:.1f}">'
-                    f"<title>{escape(name)}: {100 * share:.1f} % of rows score "
+                    f'<rect class="{style}" x="{_LEFT + i * slot + j * width:.1f}" y="{y:.1f}" '
+                    f'width="{width - 0.5:.1f}" height="{_HEIGHT - _BOTTOM - y:.1f}">'
+                    f"<title>{escape(name)}: {count} rows score "
                     f"{edges[i]:.2f} to {edges[i + 1]:.2f}</title></rect>"
                 )
     for value in np.linspace(0, 1, 6):
-        x = _LEFT + value * (_WIDTH - _LEFT - _RIGHT)
-        body.append(_below(x, f"{value:.1f}"))
+        body.append(_below(_LEFT + value * (_WIDTH - _LEFT - _RIGHT), f"{value:.1f}"))
     return _frame(title, body, [(name, style) for name, style, _ in series])

@@ -27,9 +27,10 @@ from torch.nn.functional import cross_entropy
 
 from osls._typing import AnyArray, Floats, Ints
 from osls.nets import SmallResNet, StackedMLP
-from osls.training.core import Schedule, Trainer, as_tensor, score_rows, seeded
+from osls.training.core import Schedule, Trainer, as_tensor, seeded
 from osls.training.encoding import Encoder
 from osls.training.history import Advance, no_progress
+from osls.training.predictors import Blended, Networks, Predictor, SklearnModels
 from osls.training.sampling import EpochSampler
 
 __all__ = [
@@ -44,7 +45,6 @@ __all__ = [
 ]
 
 NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
-Predict = Callable[[AnyArray], Floats]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class FoldModels:
     """The outcome of one cross-fitting: out-of-fold scores of the pool, and a predictor for new rows."""
 
     scores: Floats
-    predict_proba: Predict
+    predictor: Predictor
 
 
 class Learner(ABC):
@@ -104,9 +104,9 @@ class NetworkLearner(Learner):
             networks = _Members([self._factory(shape, n_outputs) for _ in range(members)])
         return networks.to(self.device)
 
-    def score_pool(self, networks: nn.Module, members: int) -> Floats:
-        """Logits of every pooled row by every member, (members, n, outputs)."""
-        return self.logits(networks, members, self.rows)
+    def predictor(self, networks: nn.Module, members: int) -> Networks:
+        """Bind trained networks to the encoding of their rows."""
+        return Networks(self.encoder, networks, members, self.device)
 
     def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
         members = int(fold.max()) + 1
@@ -126,20 +126,9 @@ class NetworkLearner(Learner):
                 steps = min(100, self.schedule.steps - trainer.steps_done)
                 trainer.run(loss_of_next_batch, steps)
                 self.advance(steps / self.schedule.steps)
-        scores = softmax(self.score_pool(networks, members), axis=2)
-
-        def predict_proba(X: AnyArray) -> Floats:
-            rows = as_tensor(self.encoder(X), self.device)
-            proba: Floats = softmax(self.logits(networks, members, rows), axis=2).mean(axis=0)
-            return proba
-
-        return FoldModels(_gather(scores, fold), predict_proba)
-
-    @staticmethod
-    def logits(networks: nn.Module, members: int, rows: Tensor) -> Floats:
-        """Logits of rows on the device by every member, (members, n, outputs)."""
-        networks.eval()
-        return score_rows(lambda chunk: networks(chunk.expand(members, *chunk.shape)), rows, row_axis=1)
+        predictor = self.predictor(networks, members)
+        scores = softmax(predictor.logits(self.rows), axis=2)
+        return FoldModels(_gather(scores, fold), predictor)
 
 
 class _Members(nn.Module):
@@ -171,53 +160,38 @@ class SklearnLearner(Learner):
         n_folds = int(fold.max()) + 1
         for f in range(n_folds):
             rows = np.flatnonzero((fold != f) & (weight > 0))
-            models.append(self._fit(rows, y, weight, n_classes, seed + f))
+            models.append(self._fit(rows, y, weight, seed + f))
             self.advance(1 / n_folds)
-        free = fold < 0
+        everyone = SklearnModels(models, n_classes)
         scores = np.zeros((len(fold), n_classes))
-        for f, model in enumerate(models):
+        for f in range(-1, n_folds):
             mine = fold == f
             if mine.any():
-                scores[mine] = model(self.X[mine])
-        if free.any():
-            scores[free] = np.mean([model(self.X[free]) for model in models], axis=0)
-        return FoldModels(scores, lambda X: np.asarray(np.mean([model(X) for model in models], axis=0)))
+                scorer = everyone if f < 0 else SklearnModels([models[f]], n_classes)
+                scores[mine] = scorer.predict_proba(self.X[mine])
+        return FoldModels(scores, everyone)
 
-    def _fit(self, rows: Ints, y: Ints, weight: Floats, n_classes: int, seed: int) -> Predict:
+    def _fit(self, rows: Ints, y: Ints, weight: Floats, seed: int) -> Any:
         model = clone(self.estimator)
         if "random_state" in model.get_params(deep=False):
             model.set_params(random_state=seed % 2**32)
         if has_fit_parameter(model, "sample_weight"):
-            model.fit(self.X[rows], y[rows], sample_weight=weight[rows] / weight[rows].mean())
-        else:
-            # No weights in this classifier: draw the rows in proportion to them instead.
-            rng = np.random.RandomState(seed % 2**32)
-            drawn = resample(rows, sample_weight=weight[rows], random_state=rng)
-            drawn = np.union1d(drawn, rows[np.unique(y[rows], return_index=True)[1]])
-            model.fit(self.X[drawn], y[drawn])
-        return aligned_proba(model, n_classes)
-
-
-def aligned_proba(model: Any, n_classes: int) -> Predict:
-    """Return ``predict_proba`` with a column for every class, also those the model has not seen."""
-
-    def predict_proba(X: AnyArray) -> Floats:
-        proba = np.zeros((X.shape[0], n_classes))
-        proba[:, model.classes_.astype(np.int64)] = model.predict_proba(X)
-        return proba
-
-    return predict_proba
+            return model.fit(self.X[rows], y[rows], sample_weight=weight[rows] / weight[rows].mean())
+        # No weights in this classifier: draw the rows in proportion to them instead, no class left out.
+        drawn = resample(rows, sample_weight=weight[rows], random_state=seed % 2**32)
+        drawn = np.union1d(drawn, rows[np.unique(y[rows], return_index=True)[1]])
+        return model.fit(self.X[drawn], y[drawn])
 
 
 class Fitted(Learner):
     """A source classifier that somebody trained already; it must not have seen the rows passed to fit."""
 
-    def __init__(self, X: AnyArray, predict_proba: Predict):
+    def __init__(self, X: AnyArray, predictor: Predictor):
         self.X = X
-        self.predict_proba = predict_proba
+        self.predictor = predictor
 
     def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
-        return FoldModels(self.predict_proba(self.X), self.predict_proba)
+        return FoldModels(self.predictor.predict_proba(self.X), self.predictor)
 
 
 class Blend(Learner):
@@ -244,5 +218,5 @@ class Blend(Learner):
         share = min((0.0, 0.25, 0.5, 0.75, 1.0), key=loss)
         return FoldModels(
             share * one.scores + (1 - share) * two.scores,
-            lambda X: share * one.predict_proba(X) + (1 - share) * two.predict_proba(X),
+            Blended(one.predictor, two.predictor, share),
         )

@@ -26,6 +26,7 @@ from osls.training.learners import (
     SklearnLearner,
     convnet,
 )
+from osls.training.predictors import FittedClassifier
 
 __all__ = ["LearnerSpec", "choose_learner"]
 
@@ -112,9 +113,4 @@ def _from_estimator(estimator: Any, X: AnyArray, classes: AnyArray, advance: Adv
     if missing:
         raise ValueError(f"the fitted source_classifier does not know the class {missing[0]!r} of y.")
     order = [column[label] for label in classes.tolist()]
-
-    def predict_proba(rows: AnyArray) -> AnyArray:
-        proba = estimator.predict_proba(rows)[:, order]
-        return np.asarray(proba / np.maximum(proba.sum(axis=1, keepdims=True), 1e-12))
-
-    return Fitted(X, predict_proba)
+    return Fitted(X, FittedClassifier(estimator, order))

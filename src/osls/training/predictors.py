@@ -1,0 +1,101 @@
+"""What is left of a training: objects that turn rows into class probabilities, and can be pickled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from scipy.special import expit, softmax
+from torch import Tensor, nn
+
+from osls._typing import AnyArray, Floats
+from osls.training.core import as_tensor, score_rows
+from osls.training.encoding import Encoder
+
+__all__ = ["Blended", "Constant", "FittedClassifier", "Networks", "Predictor", "SklearnModels"]
+
+
+class Predictor(Protocol):
+    """Anything with scikit-learn's ``predict_proba`` on rows that are validated already."""
+
+    def predict_proba(self, X: AnyArray) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same probabilities for every row."""
+
+    proba: tuple[float, ...]
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        return np.tile(self.proba, (X.shape[0], 1))
+
+
+@dataclass(frozen=True)
+class Networks:
+    """The mean over a stack of networks; a single output is the logit of the last of two classes."""
+
+    encoder: Encoder
+    networks: nn.Module
+    members: int
+    device: torch.device
+
+    def logits(self, rows: Tensor) -> Floats:
+        """Logits of rows on the device by every member, (members, n, outputs)."""
+        self.networks.eval()
+        return score_rows(
+            lambda chunk: self.networks(chunk.expand(self.members, *chunk.shape)), rows, row_axis=1
+        )
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        logits = self.logits(as_tensor(self.encoder(X), self.device))
+        if logits.shape[2] == 1:
+            positive = expit(logits[:, :, 0]).mean(axis=0)
+            return np.column_stack([1 - positive, positive])
+        return np.asarray(softmax(logits, axis=2).mean(axis=0))
+
+
+@dataclass(frozen=True)
+class SklearnModels:
+    """The mean over scikit-learn classifiers, with a column also for classes that one has not seen."""
+
+    models: Sequence[Any]
+    n_classes: int
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        proba = np.zeros((X.shape[0], self.n_classes))
+        for model in self.models:
+            proba[:, model.classes_.astype(np.int64)] += model.predict_proba(X)
+        return proba / len(self.models)
+
+
+@dataclass(frozen=True)
+class Blended:
+    """A weighted mean of two predictors."""
+
+    first: Predictor
+    second: Predictor
+    share: float
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        # A family that the blend does not use is not asked.
+        if self.share == 1:
+            return self.first.predict_proba(X)
+        if self.share == 0:
+            return self.second.predict_proba(X)
+        return self.share * self.first.predict_proba(X) + (1 - self.share) * self.second.predict_proba(X)
+
+
+@dataclass(frozen=True)
+class FittedClassifier:
+    """A classifier that the user fitted; its columns in our order, renormalised."""
+
+    estimator: Any
+    order: Sequence[int]
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        proba = self.estimator.predict_proba(X)[:, list(self.order)]
+        return np.asarray(proba / np.maximum(proba.sum(axis=1, keepdims=True), 1e-12))

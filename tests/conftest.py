@@ -1,0 +1,47 @@
+"""Small problems and fast models that the tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.ensemble import ExtraTreesClassifier
+
+from osls import PULSE
+from osls.baselines import SourceOnly
+from osls.datasets import OSLSProblem, simulate_osls
+
+FOREST = ExtraTreesClassifier(20)
+
+# Every adapter in the package, cheap enough for a test. The contract tests run on all of them.
+ADAPTERS = {
+    "pulse-trees": PULSE(source_classifier=FOREST, discriminator=FOREST, rounds=1, random_state=0),
+    "pulse-bbe": PULSE(source_classifier=FOREST, discriminator=FOREST, shift="bbe", rounds=1, random_state=0),
+    "pulse-mlp": PULSE(
+        source_classifier="mlp", discriminator="mlp", max_steps=60, n_folds=2, rounds=1, random_state=0
+    ),
+    "pulse-paper": PULSE(recipe="paper", max_steps=60, random_state=0),
+    "source-only": SourceOnly(source_classifier=FOREST, random_state=0),
+}
+
+
+def blobs(seed: int = 0, sizes: tuple[int, ...] = (120, 120, 120, 120)) -> tuple[np.ndarray, np.ndarray]:
+    """Well separated Gaussian classes in five dimensions."""
+    rng = np.random.default_rng(seed)
+    centres = np.array([[0, 0], [6, 0], [0, 6], [6, 6], [12, 3]])[: len(sizes)]
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    X = rng.normal(size=(len(y), 5))
+    X[:, :2] += centres[y]
+    return X.astype(np.float32), y
+
+
+@pytest.fixture(scope="session")
+def problem() -> OSLSProblem:
+    """Three known classes, one novel, four well separated blobs."""
+    return simulate_osls(*blobs(), novel=[3], random_state=0)
+
+
+@pytest.fixture(scope="session")
+def digits_problem() -> OSLSProblem:
+    """Digits of which 8 and 9 are novel."""
+    return simulate_osls(*load_digits(return_X_y=True), novel=[8, 9], random_state=1)

@@ -1,0 +1,110 @@
+"""What the package exports, what it imports, and what its commands print."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import osls
+from osls.cli import app
+from osls.report.picture import png_uri
+from osls.report.render import render, write_atomically
+from osls.report.svg import grouped_bars, histogram
+
+
+def test_public_names_resolve():
+    assert osls.__all__ == ["PULSE", "__version__", "datasets", "metrics", "mixture"]
+    for name in osls.__all__:
+        assert getattr(osls, name) is not None
+    assert dir(osls) == sorted(osls.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'PULS'"):
+        _ = osls.PULS
+
+
+@pytest.mark.parametrize("statement", ["import osls", "import osls.cli"])
+def test_importing_does_not_load_torch(statement):
+    code = f"{statement}; import sys; print('torch' in sys.modules or 'sklearn' in sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "False"
+
+
+def test_version_and_help():
+    runner = CliRunner()
+    assert runner.invoke(app, ["--version"]).output.strip() == f"osls {osls.__version__}"
+    helped = runner.invoke(app, ["--help"])
+    assert helped.exit_code == 0
+    for command in ("demo", "bench"):
+        assert command in helped.output
+
+
+class _Checker(HTMLParser):
+    """Collect what a page refers to, and complain about unbalanced tags."""
+
+    VOID = ("meta", "img", "br", "line", "rect", "link")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.open: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for key, value in attrs if key in ("src", "href") and value]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_demo_prints_the_mix_and_writes_one_self_contained_page(tmp_path):
+    page = tmp_path / "demo.html"
+    result = CliRunner().invoke(app, ["demo", "--out", str(page)])
+    assert result.exit_code == 0, result.output
+    assert "novel" in result.output
+    with_pulse, alone = re.findall(r"(0\.\d+) with", result.output)
+    assert float(with_pulse) > float(alone) + 0.1
+    checker = _Checker()
+    checker.feed(page.read_text())
+    assert checker.open == []
+    assert checker.tags.count("svg") == 2
+    assert checker.tags.count("img") == 30
+    assert all(link.startswith("data:image/png") for link in checker.links)
+    assert "script" not in checker.tags
+
+
+def test_charts_escape_names():
+    hostile = "<script>alert(1)</script>"
+    bars = grouped_bars(hostile, [hostile], [(hostile, "estimate", [0.5])])
+    scores = histogram(hostile, [(hostile, "novel", np.array([0.1, 0.9]))])
+    assert "<script" not in bars + scores
+
+
+def test_templates_escape_and_insist_on_every_value():
+    with pytest.raises(Exception, match="undefined"):
+        render("demo.html", version="<b>")
+
+
+def test_png_is_a_png():
+    import base64
+
+    data = base64.b64decode(png_uri(np.eye(8)).split(",")[1])
+    assert data.startswith(b"\x89PNG")
+    assert png_uri(np.zeros((2, 2))).startswith("data:image/png;base64,")
+
+
+def test_files_are_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a" / "page.html"
+    write_atomically(path, "one")
+    with pytest.raises(TypeError):
+        write_atomically(path, 3)  # type: ignore[arg-type]
+    assert path.read_text() == "one"
+    assert [p.name for p in path.parent.iterdir()] == ["page.html"]

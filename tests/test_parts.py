@@ -1,0 +1,259 @@
+"""The formulas and small mechanisms, each against a value computed by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+from osls.base import combine
+from osls.inference.novelty import novelty_pvalue
+from osls.metrics import accuracy, mix_error, regret
+from osls.nets import SmallResNet, StackedMLP
+from osls.pu import losses
+from osls.pu.cvir import keep_as_novel
+from osls.shift.calibration import fit_temperature, scale
+from osls.shift.joint import domain_score, joint_marginal
+from osls.shift.programme import largest_mix
+from osls.training.core import Schedule, as_tensor, seeded
+from osls.training.encoding import Encoder
+from osls.training.learners import Blend, FoldModels, Learner, SklearnLearner
+from osls.training.predictors import Constant
+from osls.training.sampling import EpochSampler, assign_folds
+
+LOG2, SOFT1 = np.log(2), np.log1p(np.e)  # softplus(0), softplus(1)
+
+
+class TestCombine:
+    def test_uninformative_row_takes_the_target_mix(self):
+        """The authors' code multiplies by p'_t without dividing by p_s and gives (.5, .5) here."""
+        p_s, p_t = np.array([0.8, 0.2]), np.array([0.2, 0.8])
+        proba = combine(np.array([1.0]), p_s[None, :], p_t / p_s)
+        np.testing.assert_allclose(proba, [[0.2, 0.8, 0.0]])
+
+    def test_hand_computed_value(self):
+        proba = combine(np.array([0.6]), np.array([[0.5, 0.5]]), np.array([3.0, 1.0]))
+        np.testing.assert_allclose(proba, [[0.45, 0.15, 0.4]])
+
+    def test_all_weighted_classes_ruled_out(self):
+        proba = combine(np.array([0.5]), np.array([[1.0, 0.0]]), np.array([0.0, 1.0]))
+        np.testing.assert_allclose(proba, [[0.5, 0.0, 0.5]])
+
+
+class TestLosses:
+    positive, unlabeled = torch.tensor([0.0, 1.0]), torch.tensor([0.0])
+
+    def test_pvu(self):
+        # l+(0) = log 2, l+(1) = log(1 + e) - 1, l-(0) = log 2.
+        assert losses.pvu(self.positive, self.unlabeled).item() == pytest.approx(
+            (LOG2 + SOFT1 - 1) / 2 + LOG2, rel=1e-6
+        )
+
+    def test_upu(self):
+        expected = 0.5 * (LOG2 + SOFT1 - 1) / 2 + LOG2 - 0.5 * (LOG2 + SOFT1) / 2
+        assert losses.upu(self.positive, self.unlabeled, 0.5).item() == pytest.approx(expected, rel=1e-6)
+
+    def test_nnpu_stops_at_zero(self):
+        strong, weak = torch.tensor([3.0]), torch.tensor([-3.0])
+        assert losses.upu(strong, weak, 0.9).item() < 0
+        assert losses.nnpu(strong, weak, 0.9).item() == pytest.approx(0.9 * np.log1p(np.exp(-3)), rel=1e-5)
+        assert losses.nnpu(self.positive, self.unlabeled, 0.1).item() == pytest.approx(
+            losses.upu(self.positive, self.unlabeled, 0.1).item()
+        )
+
+    def test_cvir(self):
+        expected = 0.75 * (LOG2 + SOFT1 - 1) / 2 + 0.25 * LOG2
+        assert losses.cvir(self.positive, self.unlabeled, 0.75).item() == pytest.approx(expected, rel=1e-6)
+
+
+class TestKeepRule:
+    def test_lowest_scores_are_kept(self):
+        assert keep_as_novel(np.array([0.9, 0.1, 0.5, 0.2]), 0.5).tolist() == [False, True, False, True]
+
+    def test_a_share_below_one_row_keeps_one_not_all(self):
+        """The authors' ``[-0:]`` keeps every row as novel."""
+        assert keep_as_novel(np.linspace(0, 1, 100), 0.001).sum() == 1
+
+    @given(st.floats(0, 1), st.integers(1, 200))
+    def test_never_empty(self, share, m):
+        kept = keep_as_novel(np.zeros(m), share)
+        assert 1 <= kept.sum() <= m
+        assert abs(kept.sum() - share * m) <= 1
+
+
+class TestSampling:
+    @given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(2, 6))
+    def test_folds_spread_each_stratum(self, strata, n_folds):
+        strata = np.array(strata)
+        fold = assign_folds(strata, n_folds, np.random.default_rng(0))
+        for value in np.unique(strata):
+            counts = np.bincount(fold[strata == value], minlength=n_folds)
+            assert counts.max() - counts.min() <= 1
+
+    def test_equal_weights_make_a_permutation(self):
+        sampler = EpochSampler(np.ones(50), torch.Generator().manual_seed(0))
+        assert sorted(sampler.next(50).tolist()) == list(range(50))
+
+    def test_weights_are_expected_counts(self):
+        weight = np.array([0.0, 1.0, 2.0, 5.0])
+        drawn = EpochSampler(weight, torch.Generator().manual_seed(0)).next(8000)
+        np.testing.assert_allclose(np.bincount(drawn, minlength=4) / 8000, weight / 8, atol=0.01)
+
+    def test_nothing_to_train_on(self):
+        with pytest.raises(ValueError, match="positive weight"):
+            EpochSampler(np.zeros(3), torch.Generator())
+
+
+class TestShift:
+    def test_programme_solves_the_papers_second_example(self):
+        classes = np.array([[0.5, 0.2], [0.3, 0.4], [0.1, 0.35], [0.1, 0.05]])
+        target = np.array([0.24, 0.2, 0.35, 0.21])
+        # Restricted to the subdomain that holds no novel mass, the solution is the paper's.
+        np.testing.assert_allclose(largest_mix(classes[:2], target[:2]), [0.4, 0.2], atol=1e-9)
+        # On the whole domain the constraint holds and the total is maximal at the same point.
+        np.testing.assert_allclose(largest_mix(classes, target, np.ones(2)), [0.4, 0.2], atol=1e-9)
+
+    def test_programme_never_explains_more_than_there_is(self):
+        rng = np.random.default_rng(0)
+        for _ in range(50):
+            shares, target = rng.dirichlet(np.ones(6), 3).T, rng.dirichlet(np.ones(6))
+            mix = largest_mix(shares, target)
+            assert (shares @ mix <= target + 1e-9).all()
+            assert mix.sum() <= 1 + 1e-9
+
+    def test_joint_subtracts_strays_that_class_wise_bins_count_twice(self):
+        # Exact scores p_j / p_t on four cells: two classes that overlap in cell 1, novel mass in cell 3.
+        cells = np.array([[0.6, 0.0], [0.4, 0.4], [0.0, 0.6], [0.0, 0.0]])
+        truth = np.array([0.5, 0.2])
+        target = cells @ truth
+        target[3] = 0.3
+        scores = np.column_stack([cells, target])
+        scores = scores / scores.sum(axis=1, keepdims=True)
+        per_class = [np.repeat(np.arange(4), (2000 * cells[:, j]).astype(int)) for j in (0, 1)]
+        source = np.concatenate(per_class)
+        y = np.repeat([0, 1], [len(c) for c in per_class])
+        rows = np.repeat(np.arange(4), np.round(4000 * target).astype(int))
+        np.testing.assert_allclose(joint_marginal(scores[source], y, scores[rows]), truth, atol=1e-6)
+
+    def test_domain_score_is_bayes_rule(self):
+        # p_1 = p_t and p_2 = 0 here: with the mix (.5, .5) the source has half the target's density.
+        assert domain_score(np.array([[0.5, 0.0, 0.5]]), np.array([0.5, 0.5]))[0] == pytest.approx(
+            1 / 3, abs=1e-5
+        )
+
+    def test_temperature_undoes_overconfidence(self):
+        rng = np.random.default_rng(0)
+        honest = rng.dirichlet([1, 1, 1], 4000)
+        y = np.array([rng.choice(3, p=p) for p in honest])
+        beta = fit_temperature(scale(honest, 3.0), y)
+        assert beta == pytest.approx(1 / 3, rel=0.15)
+        np.testing.assert_allclose(scale(honest, 1.0).sum(axis=1), 1)
+
+
+class TestNovelty:
+    def test_false_alarms_are_rare_and_a_new_class_is_seen(self):
+        rng = np.random.default_rng(0)
+        ones = np.ones(300)
+        null = [novelty_pvalue(rng.random(300), rng.random(400), ones) for _ in range(60)]
+        assert np.mean(np.array(null) <= 0.05) <= 0.15
+        target = np.concatenate([rng.random(340), 0.1 * rng.random(60)])
+        assert novelty_pvalue(rng.random(300), target, ones) < 0.05
+
+    def test_tiny_samples_cannot_reject(self):
+        assert novelty_pvalue(np.array([1.0]), np.array([0.0, 0.1]), np.ones(1)) == 1.0
+
+
+class TestMetrics:
+    def test_hand_computed_values(self):
+        measured = accuracy([0, 1, 1, -1, -1], [0, 1, 0, -1, 0], novel_label=-1)
+        assert measured == (0.6, pytest.approx(2 / 3), 0.5)
+        assert mix_error([0.5, 0.3, 0.2], [0.4, 0.1, 0.5]) == (pytest.approx(0.3), pytest.approx(0.3))
+        assert regret(0.9, 0.85) == pytest.approx(0.05)
+
+    def test_no_novel_rows(self):
+        assert np.isnan(accuracy([0, 1], [0, 1], novel_label=-1).novel)
+
+    def test_lengths_must_agree(self):
+        with pytest.raises(ValueError, match="same, positive length"):
+            accuracy([0], [0, 1], novel_label=-1)
+
+
+class TestNetworks:
+    def test_stack_members_are_independent(self):
+        torch.manual_seed(0)
+        stack = StackedMLP(3, 4, 2, (8,), dropout=0.0)
+        x = torch.randn(3, 16, 4)
+        before = stack(x)[1]
+        changed = x.clone()
+        changed[0] = 0
+        torch.testing.assert_close(stack(changed)[1], before)
+
+    def test_convnet_handles_tiny_images(self):
+        assert SmallResNet(1, 5, width=4)(torch.zeros(2, 1, 8, 8)).shape == (2, 5)
+
+    def test_seeding_leaves_the_global_state_alone(self):
+        torch.manual_seed(3)
+        expected = torch.rand(1)
+        torch.manual_seed(3)
+        with seeded(7):
+            torch.rand(5)
+        torch.testing.assert_close(torch.rand(1), expected)
+
+    def test_channels_last_images_are_turned(self):
+        assert as_tensor(np.zeros((2, 8, 9, 3)), torch.device("cpu")).shape == (2, 3, 8, 9)
+        assert as_tensor(np.zeros((2, 3, 8, 9)), torch.device("cpu")).shape == (2, 3, 8, 9)
+
+    def test_small_data_is_not_starved(self):
+        assert Schedule.for_rows(100).steps >= 1000
+        assert Schedule.for_rows(1_000_000).steps > 10_000
+
+    def test_encoder_survives_constant_and_wild_columns(self):
+        X = np.column_stack([np.ones(50), np.r_[np.zeros(49), 1e9], np.arange(50)]).astype(np.float32)
+        encoded = Encoder(X)(X)
+        assert np.isfinite(encoded).all()
+        assert np.abs(encoded).max() <= 8
+        assert (encoded[:, 0] == 0).all()
+
+
+class TestLearners:
+    X = np.repeat([[0.0], [1.0]], 20, axis=0)
+    y = np.repeat([0, 1], 20)
+    fold = np.tile([0, 1], 20)
+
+    def test_rows_are_scored_by_models_that_did_not_see_them(self):
+        """One nearest neighbour knows its training labels by heart; out of fold it must be wrong on noise."""
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(200, 2)), rng.integers(0, 2, 200)
+        fold = assign_folds(y, 4, rng)
+        learner = SklearnLearner(X, KNeighborsClassifier(1))
+        scores = learner.cross_fit(y, np.ones(200), fold, 2, seed=0).scores
+        assert 0.3 < np.mean(scores.argmax(axis=1) == y) < 0.7
+
+    def test_zero_weight_is_never_trained_on(self):
+        wrong = np.where(np.arange(40) % 4 == 0, 1 - self.y, self.y)
+        weight = (np.arange(40) % 4 != 0).astype(float)
+        models = SklearnLearner(self.X, LogisticRegression()).cross_fit(wrong, weight, self.fold, 2, seed=0)
+        assert (models.scores.argmax(axis=1) == self.y).all()
+
+    def test_unknown_classes_get_a_column(self):
+        models = SklearnLearner(self.X, LogisticRegression()).cross_fit(
+            self.y, np.ones(40), self.fold, 4, seed=0
+        )
+        assert models.scores.shape == (40, 4)
+        assert (models.predictor.predict_proba(self.X)[:, 2:] == 0).all()
+
+    def test_blend_prefers_the_family_that_knows(self):
+        class Known(Learner):
+            def __init__(self, proba):
+                self.proba = proba
+
+            def cross_fit(self, y, weight, fold, n_classes, seed):
+                return FoldModels(self.proba, Constant((0.5, 0.5)))
+
+        good, bad = np.eye(2)[self.y] * 0.9 + 0.05, np.full((40, 2), 0.5)
+        blended = Blend(Known(good), Known(bad)).cross_fit(self.y, np.ones(40), self.fold, 2, seed=0)
+        np.testing.assert_allclose(blended.scores, good)

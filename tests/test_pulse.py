@@ -1,0 +1,256 @@
+"""PULSE as its users see it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from torch import nn
+
+from conftest import FOREST, blobs
+from osls import PULSE
+from osls.datasets import simulate_osls
+from osls.metrics import accuracy, mix_error
+from osls.mixture import BBE
+
+GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
+
+
+def trees(**options):
+    return PULSE(source_classifier=FOREST, discriminator=FOREST, random_state=0, **options)
+
+
+def test_answers_the_three_questions(digits_problem):
+    model = trees().fit(**digits_problem.training_data())
+    error = mix_error(digits_problem.target_marginal, model.target_marginal_)
+    assert error.novel < 0.08
+    assert error.seen < 0.15
+    measured = accuracy(digits_problem.y_target, model.target_labels_, -1)
+    assert measured.all > 0.88
+    assert measured.novel > 0.8
+    assert model.score(digits_problem.X_test, digits_problem.y_test) > 0.88
+    assert model.novelty_pvalue_ < 0.05
+
+
+def test_golden_numbers(digits_problem):
+    """Trees are the same on every machine; a change here is a change of the method."""
+    model = trees().fit(**digits_problem.training_data())
+    measured = accuracy(digits_problem.y_target, model.target_labels_, -1)
+    assert model.novel_prevalence_ == pytest.approx(GOLDEN["digits_trees"]["novel_prevalence"], abs=0.01)
+    assert measured.all == pytest.approx(GOLDEN["digits_trees"]["accuracy"], abs=0.01)
+
+
+def test_default_models_on_easy_data(problem):
+    model = PULSE(max_steps=200, random_state=0).fit(**problem.training_data())
+    assert abs(model.novel_prevalence_ - problem.target_marginal[-1]) < 0.03
+    assert np.mean(model.target_labels_ == problem.y_target) > 0.97
+    steps = [record["step"] for record in model.history_]
+    assert steps[:3] == ["source classifier", "label shift", "novel share"]
+    assert "cvir" in steps
+
+
+def test_paper_recipe_on_easy_data():
+    problem = simulate_osls(*blobs(sizes=(500, 500, 500, 500)), novel=[3], random_state=0)
+    model = PULSE(recipe="paper", random_state=0).fit(**problem.training_data())
+    assert abs(model.novel_prevalence_ - problem.target_marginal[-1]) < 0.1
+    assert np.mean(model.target_labels_ == problem.y_target) > 0.9
+    assert model.history_[1]["step"] == "warm start"
+    kept = [record["kept"] for record in model.history_ if record["step"] == "cvir"]
+    assert min(kept) >= 1
+
+
+def test_nothing_new_is_said_to_be_nothing():
+    p = simulate_osls(*blobs(), novel=0, random_state=0)
+    model = trees().fit(**p.training_data())
+    assert model.novel_prevalence_ == 0
+    assert model.novelty_pvalue_ > 0.05
+    assert (model.target_proba_[:, -1] == 0).all()
+    assert np.mean(model.target_labels_ == p.y_target) > 0.97
+
+
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.03])
+def test_extreme_shares(share):
+    """None or a handful of rows to learn the novel class from."""
+    p = simulate_osls(*blobs(sizes=(300, 300, 9)), novel=[2], test_size=0, random_state=0)
+
+    class Given(BBE):
+        def _fit(self, positive, unlabeled, weight):
+            self.alpha_ = 1 - share
+
+    model = trees(novel_level=1.0, mixture=Given()).fit(**p.training_data())
+    assert model.novel_prevalence_ == pytest.approx(share)
+    assert np.mean(model.target_labels_ == -1) == pytest.approx(share, abs=0.1)
+    # Also for rows that the models were trained on: what was not kept as novel is not learned as novel.
+    assert np.mean(model.predict(p.X_target) == -1) == pytest.approx(share, abs=0.1)
+
+
+def test_paper_recipe_survives_a_target_without_novel_class():
+    """The authors' keep rule would keep every row as novel once alpha reaches one."""
+    p = simulate_osls(*blobs(), novel=0, random_state=0)
+    model = PULSE(recipe="paper", max_steps=200, random_state=0).fit(**p.training_data())
+    kept = [record["kept"] for record in model.history_ if record["step"] == "cvir"]
+    assert min(kept) >= 1
+    assert max(kept) < 0.5 * len(p.X_target)
+
+
+@pytest.mark.parametrize(
+    ("source_classifier", "discriminator"),
+    [
+        (LogisticRegression(), FOREST),
+        (KNeighborsClassifier(5), KNeighborsClassifier(15)),
+        ("linear", "trees"),
+        (FOREST, "mlp"),
+    ],
+    ids=["mixed estimators", "no sample_weight", "names", "estimator and network"],
+)
+def test_any_model_in_either_role(problem, source_classifier, discriminator):
+    model = PULSE(
+        source_classifier=source_classifier,
+        discriminator=discriminator,
+        rounds=1,
+        max_steps=100,
+        random_state=0,
+    ).fit(**problem.training_data())
+    assert abs(model.novel_prevalence_ - problem.target_marginal[-1]) < 0.1
+    assert np.mean(model.target_labels_ == problem.y_target) > 0.9
+
+
+def test_fitted_source_classifier_is_used_as_it_is(problem):
+    n = len(problem.y_source) // 2
+    given = LogisticRegression().fit(problem.X_source[:n], problem.y_source[:n])
+    model = PULSE(source_classifier=given, discriminator=FOREST, random_state=0)
+    model.fit(problem.X_source[n:], problem.y_source[n:], X_target=problem.X_target)
+    assert model._classifier.predictor.estimator is given
+    assert np.mean(model.target_labels_ == problem.y_target) > 0.95
+
+
+def test_fitted_source_classifier_must_know_every_class(problem):
+    known = problem.y_source != 2
+    given = LogisticRegression().fit(problem.X_source[known], problem.y_source[known])
+    with pytest.raises(ValueError, match="does not know the class 2"):
+        PULSE(source_classifier=given).fit(**problem.training_data())
+
+
+def small_network(input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(int(np.prod(input_shape)), 16), nn.ReLU(), nn.Linear(16, n_outputs)
+    )
+
+
+@pytest.mark.parametrize("recipe", ["cross-fit", "paper"])
+def test_network_of_the_users_own(problem, recipe):
+    model = PULSE(
+        recipe=recipe,
+        source_classifier=small_network,
+        discriminator=small_network,
+        n_folds=2,
+        max_steps=300,
+        random_state=0,
+    ).fit(**problem.training_data())
+    assert np.mean(model.target_labels_ == problem.y_target) > 0.85
+
+
+@pytest.mark.parametrize("layout", ["channels first", "channels last"])
+def test_images(layout):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 60)
+    X = 0.1 * rng.normal(size=(180, 1, 8, 8))
+    X[y == 0, :, :4] += 1
+    X[y == 1, :, 4:] += 1
+    X[y == 2, :, :, :4] += 1
+    if layout == "channels last":
+        X = np.moveaxis(X, 1, 3)
+    p = simulate_osls(X, y, novel=[2], random_state=0)
+    model = PULSE(max_steps=30, n_folds=2, rounds=1, random_state=0).fit(**p.training_data())
+    assert np.mean(model.target_labels_ == p.y_target) > 0.9
+    assert model.predict(p.X_test).shape == p.y_test.shape
+    with pytest.raises(ValueError, match="both must hold the same features"):
+        PULSE().fit(p.X_source, p.y_source, X_target=p.X_target[:, :, :4])
+
+
+def test_wide_sparse_text_like_input():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 120)
+    words = rng.integers(0, 400, size=(360, 30)) + 400 * y[:, None]
+    X = sparse.lil_matrix((360, 1500), dtype=np.float32)
+    for i, row in enumerate(words):
+        X[i, np.unique(row)] = 1.0
+    p = simulate_osls(X.tocsr(), y, novel=[2], random_state=0)
+    model = PULSE(max_steps=100, n_folds=3, rounds=1, random_state=0).fit(**p.training_data())
+    assert np.mean(model.target_labels_ == p.y_target) > 0.9
+    assert sparse.issparse(p.X_test)
+    assert model.score(p.X_test, p.y_test) > 0.9
+
+
+def test_importance_weights_train_the_discriminator(problem):
+    """Step 4, missing from the authors' code: the discriminator sees the re-weighted source."""
+    seen = []
+
+    class Spy(ExtraTreesClassifier):
+        def fit(self, X, y, sample_weight=None):
+            seen.append((y, sample_weight))
+            return super().fit(X, y, sample_weight=sample_weight)
+
+    model = PULSE(source_classifier=FOREST, discriminator=Spy(5), rounds=1, random_state=0)
+    model.fit(**problem.training_data())
+    y, weight = seen[-1]
+    known = weight[y == 1]
+    ratio = np.sort(np.unique(np.round(known / known.min(), 4)))
+    expected = np.sort(model.importance_weights_ / model.importance_weights_.min())
+    np.testing.assert_allclose(ratio, expected, rtol=1e-3)
+    # CVIR weighs known against novel as the target does.
+    assert weight[y == 0].sum() / weight.sum() == pytest.approx(model.novel_prevalence_, abs=0.03)
+
+
+def test_mixture_estimator_can_be_exchanged(problem):
+    class Half(BBE):
+        def _fit(self, positive, unlabeled, weight):
+            self.alpha_ = 0.5
+
+    model = trees(mixture=Half()).fit(**problem.training_data())
+    assert model.novel_prevalence_ == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"recipe": "papers"}, ValueError, "recipe must be"),
+        ({"shift": "magic"}, ValueError, "shift must be"),
+        ({"recipe": "paper", "shift": "joint", "discriminator": "mlp"}, ValueError, "shift='bbe'"),
+        ({"discriminator": "tree"}, ValueError, "Did you mean 'trees'"),
+        ({"discriminator": nn.Linear(5, 2)}, TypeError, "pass a function"),
+        ({"discriminator": RidgeClassifier()}, TypeError, "no predict_proba"),
+        ({"discriminator": 3}, TypeError, "cannot use 3"),
+        ({"recipe": "paper", "discriminator": FOREST}, ValueError, "needs a network"),
+        ({"n_folds": 1}, ValueError, "n_folds must be at least 2"),
+        ({"rounds": 0}, ValueError, "rounds must be at least 1"),
+        ({"max_steps": 0}, ValueError, "max_steps must be"),
+    ],
+)
+def test_wrong_parameters_are_named(problem, options, error, message):
+    with pytest.raises(error, match=message):
+        PULSE(**{"source_classifier": FOREST, "discriminator": FOREST, "max_steps": 20, **options}).fit(
+            **problem.training_data()
+        )
+
+
+def test_verbose_shows_progress(problem, capsys):
+    trees(verbose=True, rounds=1).fit(**problem.training_data())
+    captured = capsys.readouterr()
+    assert captured.out == ""
+
+
+def test_threads_do_not_change_the_answer(problem):
+    one = PULSE(source_classifier="trees", discriminator="trees", rounds=1, n_jobs=1, random_state=0)
+    two = PULSE(source_classifier="trees", discriminator="trees", rounds=1, n_jobs=2, random_state=0)
+    np.testing.assert_allclose(
+        one.fit(**problem.training_data()).target_proba_, two.fit(**problem.training_data()).target_proba_
+    )
+    assert torch.get_num_threads() >= 1
