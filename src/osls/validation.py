@@ -74,14 +74,15 @@ def check_folds(y: Ints, classes: AnyArray, n_folds: int, n_target: int) -> int:
         raise ValueError(f"n_folds must be at least 2; got {n_folds}.")
     counts = np.bincount(y, minlength=len(classes))
     rarest = int(np.argmin(counts))
+    name = classes.tolist()[rarest]
     if counts[rarest] < 2:
         raise ValueError(
-            f"class {classes[rarest]!r} has 1 sample in y; at least 2 are needed to hold one out. "
+            f"class {name!r} has 1 sample in y; at least 2 are needed to hold one out. "
             "Add labelled rows of that class or drop it."
         )
     if counts[rarest] < n_folds:
         warnings.warn(
-            f"class {classes[rarest]!r} has {counts[rarest]} samples in y, fewer than n_folds={n_folds}; "
+            f"class {name!r} has {counts[rarest]} samples in y, fewer than n_folds={n_folds}; "
             f"using {counts[rarest]} folds. Its share will be uncertain.",
             UserWarning,
             stacklevel=4,
