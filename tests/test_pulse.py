@@ -37,6 +37,14 @@ def test_answers_the_three_questions(digits_problem):
     assert measured.novel > 0.8
     assert model.score(digits_problem.X_test, digits_problem.y_test) > 0.88
     assert model.novelty_pvalue_ < 0.05
+    low, high = model.novel_interval_
+    assert low < digits_problem.target_marginal[-1] < high
+    assert low < model.novel_prevalence_ < high < low + 0.3
+    assert model.marginal_interval_.shape == (9, 2)
+    inside = (model.marginal_interval_[:, 0] <= model.target_marginal_) & (
+        model.target_marginal_ <= model.marginal_interval_[:, 1]
+    )
+    assert inside.all()
 
 
 def test_golden_numbers(digits_problem):
@@ -232,6 +240,7 @@ def test_mixture_estimator_can_be_exchanged(problem):
         ({"n_folds": 1}, ValueError, "n_folds must be at least 2"),
         ({"rounds": 0}, ValueError, "rounds must be at least 1"),
         ({"max_steps": 0}, ValueError, "max_steps must be"),
+        ({"level": 95}, ValueError, "level must lie in"),
     ],
 )
 def test_wrong_parameters_are_named(problem, options, error, message):

@@ -47,6 +47,7 @@ class Adaptation:
     known_marginal: Floats
     novel_share: float
     target_proba: Floats
+    interval: Floats | None = None
 
 
 def combine(known: Floats, class_proba: Floats, importance: Floats) -> Floats:
@@ -74,6 +75,8 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     importance_weights_: Floats
     target_proba_: Floats
     target_labels_: AnyArray
+    marginal_interval_: Floats
+    novel_interval_: tuple[float, float]
     history_: History
 
     def fit(self, X: Any, y: Any, X_target: Any = None) -> Self:
@@ -127,6 +130,9 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.novel_prevalence_ = float(found.novel_share)
         self.target_marginal_ = np.append((1 - found.novel_share) * found.known_marginal, found.novel_share)
         self.importance_weights_ = found.known_marginal / task.source_marginal
+        if found.interval is not None:
+            self.marginal_interval_ = found.interval
+            self.novel_interval_ = (float(found.interval[-1, 0]), float(found.interval[-1, 1]))
         self.target_proba_ = found.target_proba
         self.target_labels_ = self.classes_[found.target_proba.argmax(axis=1)]
 

@@ -11,11 +11,13 @@ from sklearn.base import clone
 
 from osls._typing import AnyArray, Floats, Ints
 from osls.base import Adaptation, OpenSetAdapter, Task, combine
+from osls.inference.intervals import bootstrap_mix, normal_interval
 from osls.inference.novelty import novelty_pvalue
 from osls.mixture import BBE, MixtureEstimator, bbe_by_class
 from osls.pu import cvir
 from osls.shift.calibration import fit_temperature, scale
-from osls.shift.joint import domain_score, joint_marginal
+from osls.shift.held_out import HeldOutScores
+from osls.shift.joint import joint_marginal
 from osls.training.history import Advance, no_progress, progress_bar
 from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Predictor
@@ -54,6 +56,10 @@ class PULSE(OpenSetAdapter):
         Optimiser steps of each network training; by default about thirty epochs and at least 1,000.
     novel_level : float, default=0.05
         The novel share is reported as zero unless "nothing is new" is rejected at this level.
+    level : float, default=0.95
+        Level of the intervals.
+    n_bootstrap : int, default=100
+        Bootstrap replicates behind them.
     novel_label : object, optional
         Name of the novel class: -1 by default, "novel" if the classes are strings.
     device : str, default="auto"
@@ -73,6 +79,10 @@ class PULSE(OpenSetAdapter):
         Estimated share of each of ``classes_`` in the target.
     novel_prevalence_ : float
         Its last entry.
+    novel_interval_ : tuple of two floats
+        Interval for it: a bootstrap over out-of-fold scores that repeats the whole estimate.
+    marginal_interval_ : array of shape (k + 1, 2)
+        The same for every class.
     novelty_pvalue_ : float
         p-value of "there is nothing new in the target" (cross-fit recipe).
     importance_weights_ : array of shape (k,)
@@ -115,6 +125,8 @@ class PULSE(OpenSetAdapter):
         rounds: int = 3,
         max_steps: int | None = None,
         novel_level: float = 0.05,
+        level: float = 0.95,
+        n_bootstrap: int = 100,
         novel_label: Any = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -130,6 +142,8 @@ class PULSE(OpenSetAdapter):
         self.rounds = rounds
         self.max_steps = max_steps
         self.novel_level = novel_level
+        self.level = level
+        self.n_bootstrap = n_bootstrap
         self.novel_label = novel_label
         self.device = device
         self.n_jobs = n_jobs
@@ -141,6 +155,9 @@ class PULSE(OpenSetAdapter):
             raise ValueError(f"recipe must be 'cross-fit' or 'paper'; got {self.recipe!r}.")
         if self.rounds < 1:
             raise ValueError(f"rounds must be at least 1; got {self.rounds}.")
+        if not 0 < self.level < 1 or self.n_bootstrap < 2:
+            got = f"{self.level} and {self.n_bootstrap}"
+            raise ValueError(f"level must lie in (0, 1) and n_bootstrap be at least 2; got {got}.")
         if self.max_steps is not None and self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1 or None; got {self.max_steps}.")
         pool = _stack(task.X, task.X_target)
@@ -170,11 +187,11 @@ class PULSE(OpenSetAdapter):
         source_fold = np.where(held_out, 0, -1)
         f_s = self._classify_source(source_learner, task, source_fold)
         # Step 3: label shift among the known classes on the held-out part, by Algorithm 2.
-        hold_s, hold_t = held_out[:n], held_out[n:]
-        bins = bbe_by_class(f_s.scores[:n][hold_s], task.y[hold_s], f_s.scores[n:][hold_t])
         if self.shift not in ("auto", "bbe"):
             raise ValueError("recipe='paper' estimates the label shift with shift='bbe'.")
-        marginal = bins.marginal
+        hold_s, hold_t = held_out[:n], held_out[n:]
+        class_s, class_t = f_s.scores[:n][hold_s], f_s.scores[n:][hold_t]
+        marginal = bbe_by_class(class_s, task.y[hold_s], class_t).marginal
         # Step 4: re-sample the source, here as weights that the sampler draws by.
         importance = marginal / task.source_marginal
         problem = cvir.PUProblem(task.y, importance[task.y], m)
@@ -185,7 +202,10 @@ class PULSE(OpenSetAdapter):
         # Step 6: combine.
         self._remember(f_s.predictor, found.predictor, importance)
         proba = combine(found.target_scores, f_s.scores[n:], importance)
-        return Adaptation(marginal, found.novel_share, proba)
+        domain_s = found.predictor.predict_proba(task.X[hold_s])[:, 1]
+        scores = HeldOutScores(task.y[hold_s], class_s, class_t, domain_s, found.target_scores[hold_t])
+        interval = self._interval(scores, marginal, found.novel_share, task.rng)
+        return Adaptation(marginal, found.novel_share, proba, interval)
 
     # -- The same six steps, cross-fitted -----------------------------------------------------------
 
@@ -203,13 +223,15 @@ class PULSE(OpenSetAdapter):
         f_s = self._classify_source(source_learner, task, source_fold)
         # Step 3: label shift, from a model that has the target itself as its last class.
         joint = self._model_jointly(learner, task, n_folds)
-        marginal = self._known_marginal(task, f_s.scores, joint.scores)
+        scores = HeldOutScores(task.y, f_s.scores[:n], f_s.scores[n:], joint.scores[:n], joint.scores[n:])
+        marginal = self._known_marginal(scores)
+        self.history_.append({"step": "label shift", "marginal": marginal.tolist()})
         # Step 4: re-sample the source, as weights.
         importance = marginal / task.source_marginal
         problem = cvir.PUProblem(task.y, importance[task.y], m)
         # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it held.
-        scores = domain_score(joint.scores, marginal)
-        novel_share = self._novel_share(scores[:n], scores[n:], problem.source_weight)
+        known_s, known_t = scores.domain(marginal)
+        novel_share = self._novel_share(known_s, known_t, problem.source_weight)
         if round(novel_share * m) < 2:
             # Nothing to learn the novel class from: every row is known.
             found = cvir.Discriminator(np.ones(m), Constant((0.0, 1.0)), novel_share)
@@ -217,7 +239,7 @@ class PULSE(OpenSetAdapter):
             found = cvir.refit(
                 learner,
                 problem,
-                scores[n:],
+                known_t,
                 novel_share,
                 rounds=self.rounds,
                 n_folds=n_folds,
@@ -226,7 +248,9 @@ class PULSE(OpenSetAdapter):
             )
         # Step 6: combine.
         self._remember(f_s.predictor, found.predictor, importance)
-        return Adaptation(marginal, novel_share, combine(found.target_scores, f_s.scores[n:], importance))
+        proba = combine(found.target_scores, f_s.scores[n:], importance)
+        interval = self._interval(scores, marginal, novel_share, task.rng)
+        return Adaptation(marginal, novel_share, proba, interval)
 
     def _classify_source(self, learner: Learner, task: Task, fold: Ints) -> FoldModels:
         """Fit f_s on the source rows of the pool and calibrate it on rows held out from it."""
@@ -250,17 +274,34 @@ class PULSE(OpenSetAdapter):
         fold = assign_folds(y, n_folds, task.rng)
         return learner.cross_fit(y, weight, fold, task.k + 1, seed=int(task.rng.integers(2**31)))
 
-    def _known_marginal(self, task: Task, class_scores: Floats, joint_scores: Floats) -> Floats:
-        n = task.X.shape[0]
+    def _known_marginal(self, scores: HeldOutScores) -> Floats:
+        """p'_t, the mix among the known classes."""
+        if self.recipe == "paper" or self.shift == "bbe":
+            return bbe_by_class(scores.class_source, scores.y, scores.class_target).marginal
         if self.shift in ("auto", "joint"):
-            shares = joint_marginal(joint_scores[:n], task.y, joint_scores[n:])
-        elif self.shift == "bbe":
-            shares = bbe_by_class(class_scores[:n], task.y, class_scores[n:]).alpha
-        else:
-            raise ValueError(f"shift must be 'auto', 'joint' or 'bbe'; got {self.shift!r}.")
-        marginal: Floats = shares / shares.sum()
-        self.history_.append({"step": "label shift", "known_total": float(shares.sum())})
-        return marginal
+            shares = joint_marginal(scores.domain_source, scores.y, scores.domain_target)
+            return np.asarray(shares / shares.sum())
+        raise ValueError(f"shift must be 'auto', 'joint' or 'bbe'; got {self.shift!r}.")
+
+    def _mix(self, scores: HeldOutScores) -> Floats:
+        """Steps 3 and 5 from scores alone: the shares of all k + 1 classes."""
+        marginal = self._known_marginal(scores)
+        alpha = self._mixture().fit(*scores.domain(marginal), scores.weights(marginal)).alpha_
+        return np.append(alpha * marginal, 1 - alpha)
+
+    def _interval(
+        self, scores: HeldOutScores, marginal: Floats, novel_share: float, rng: np.random.Generator
+    ) -> Floats:
+        """Bootstrap the estimate; the label shift is estimated anew each time, so its uncertainty counts."""
+        point = np.append((1 - novel_share) * marginal, novel_share)
+        replicates, factor = bootstrap_mix(
+            lambda source, target: self._mix(scores.take(source, target)),
+            scores.y,
+            len(scores.class_target),
+            repeats=self.n_bootstrap,
+            rng=rng,
+        )
+        return normal_interval(point, replicates, factor, self.level)
 
     def _novel_share(self, source: Floats, target: Floats, weight: Floats) -> float:
         share = 1 - self._mixture().fit(source, target, weight).alpha_

@@ -36,7 +36,7 @@ def run_bench(
     runs = [Run(d, m, i, seed, novel) for d in data for i in range(draws) for m in methods]
     todo = pending(runs, out)
     # Narrower, and the figures would be cut.
-    console = Console(width=max(104, Console().width))
+    console = Console(width=max(120, Console().width))
     if len(todo) < len(runs):
         console.print(f"{len(runs) - len(todo)} of {len(runs)} runs are in {out} already.")
     with progress_bar("runs", len(todo), visible=bool(todo)) as advance:

@@ -26,6 +26,7 @@ class Answers:
     target_labels: AnyArray
     test_labels: AnyArray
     target_marginal: Floats
+    novel_interval: tuple[float, float] | None = None
 
 
 Method = Callable[[OSLSProblem, int], Answers]
@@ -34,7 +35,12 @@ Method = Callable[[OSLSProblem, int], Answers]
 def _adapter(make: Callable[[int], OpenSetAdapter]) -> Method:
     def run(problem: OSLSProblem, seed: int) -> Answers:
         model = make(seed).fit(**problem.training_data())
-        return Answers(model.target_labels_, model.predict(problem.X_test), model.target_marginal_)
+        return Answers(
+            model.target_labels_,
+            model.predict(problem.X_test),
+            model.target_marginal_,
+            getattr(model, "novel_interval_", None),
+        )
 
     return run
 

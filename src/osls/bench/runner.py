@@ -82,6 +82,7 @@ def run_one(run: Run) -> Row:
             "novel_classes": run.novel,
             "novel_true": float(problem.target_marginal[-1]),
             "novel_estimate": float(answers.target_marginal[-1]),
+            "novel_interval": answers.novel_interval,
             "acc_all": target.all,
             "acc_seen": target.seen,
             "acc_novel": target.novel,

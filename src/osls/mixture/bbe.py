@@ -153,9 +153,11 @@ def _refine(evaluate, thresholds: Floats, slack: float) -> BinCurve:  # type: ig
     if step > 1:
         floor = (curve.unlabeled_share[:-1] + slack) / curve.positive_share[1:]
         opened = np.flatnonzero(floor < curve.upper_bound.min())
-        inside = [np.arange(corners[b] + 1, corners[b + 1]) for b in opened]
-        index = np.unique(np.concatenate([corners, *inside]))
-        curve = evaluate(thresholds[index])
+        wanted = np.zeros(len(thresholds), dtype=bool)
+        wanted[corners] = True
+        for block in opened:
+            wanted[corners[block] : corners[block + 1]] = True
+        curve = evaluate(thresholds[np.flatnonzero(wanted)])
     first = np.append(True, curve.threshold[1:] != curve.threshold[:-1])
     return BinCurve(*(column[first] for column in curve))
 
