@@ -142,6 +142,11 @@ class TestData:
         with pytest.raises(FileNotFoundError, match="OSLS_DATA"):
             load_dataset("letter").load()
 
+    def test_missing_text_is_named(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("OSLS_DATA", str(tmp_path))
+        with pytest.raises(FileNotFoundError, match="20news-bydate_py3"):
+            load_dataset("newsgroups").load()
+
     def test_missing_file_is_named(self, monkeypatch, tmp_path):
         monkeypatch.setenv("OSLS_DATA", str(tmp_path))
         with pytest.raises(FileNotFoundError, match=r"letter\.npz"):

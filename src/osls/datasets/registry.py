@@ -60,6 +60,28 @@ def _digits() -> Loaded:
     return np.asarray(X, dtype=np.float32), y
 
 
+def _newsgroups(*remove: str) -> Callable[[], Loaded]:
+    def load() -> Loaded:
+        from sklearn.datasets import fetch_20newsgroups
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        try:
+            news = fetch_20newsgroups(
+                subset="all", remove=remove, data_home=str(data_folder()), download_if_missing=False
+            )
+        except OSError:
+            raise FileNotFoundError(
+                "20 Newsgroups is not in the folder that OSLS_DATA names: put scikit-learn's "
+                "20news-bydate_py3.pkz there (fetch_20newsgroups(data_home=...) makes it)."
+            ) from None
+        words = TfidfVectorizer(
+            sublinear_tf=True, min_df=3, max_df=0.5, max_features=50_000, dtype=np.float32
+        )
+        return words.fit_transform(news.data), news.target
+
+    return load
+
+
 DATASETS = {
     d.name: d
     for d in (
@@ -72,6 +94,8 @@ DATASETS = {
         Dataset("usps", _npz("usps"), novel=(1, 3)),
         Dataset("avila", _npz("avila"), novel=(1, 3)),
         Dataset("shuttle", _npz("shuttle"), novel=(1, 2), max_rows=20_000),
+        Dataset("newsgroups", _newsgroups(), novel=(4, 4)),
+        Dataset("newsgroups-bare", _newsgroups("headers", "footers", "quotes"), novel=(4, 4)),
         Dataset("covtype", _npz("covtype"), novel=(1, 2), max_rows=20_000),
     )
 }

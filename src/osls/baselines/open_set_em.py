@@ -1,0 +1,177 @@
+"""Open set EM: k+1 classes by maximum likelihood, from a frozen classifier and any novelty score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from osls._typing import AnyArray, Floats, Ints
+from osls.base import Adaptation, OpenSetAdapter, Task, combine
+from osls.shift.calibration import fit_temperature, scale
+from osls.training.predictors import Predictor
+from osls.training.sampling import assign_folds
+from osls.training.select import LearnerSpec, choose_learner
+from osls.validation import check_folds
+
+__all__ = ["OpenSetEM", "confidence", "open_set_em"]
+
+
+def confidence(proba: Floats) -> Floats:
+    """Largest class probability: the plainest score of "this row is of a known class"."""
+    return np.asarray(proba.max(axis=1))
+
+
+def open_set_em(proba: Floats, known: Floats, source_mix: Floats, *, iterations: int = 500) -> Floats:
+    r"""Maximum likelihood mix of k+1 classes, from classifiers made for the mix ``source_mix``.
+
+    The E-step is Bayes' rule with the current mix, the M-step its mean:
+    :math:`\pi_j \leftarrow \frac1m \sum_i r_{ij} / \sum_l r_{il}` with :math:`r_{ij} = \tilde f_j(x_i)\,\pi_j/c_j`
+    and :math:`\tilde f = (h f_1, \dots, h f_k, 1 - h)`.
+    """
+    likelihood = np.column_stack([known[:, None] * proba, 1 - known]) / source_mix
+    mix = source_mix.copy()
+    for _ in range(iterations):
+        posterior = likelihood * mix
+        posterior /= np.maximum(posterior.sum(axis=1, keepdims=True), 1e-300)
+        previous, mix = mix, posterior.mean(axis=0)
+        if np.abs(mix - previous).max() < 1e-7:
+            break
+    return np.asarray(mix)
+
+
+class OpenSetEM(OpenSetAdapter):
+    r"""The rival of Ye et al.: no training on the target, an EM over the outputs of what is there already.
+
+    Three stages. A *reference* of made-up novel rows places the novelty score between 0 and 1 and gives the
+    novel share that the score presumes of the source, :math:`1 - \rho_s` with
+    :math:`\rho_s = \mu_0 / (1 - \mu_1 + \mu_0)`, :math:`\mu_1` and :math:`\mu_0` being the mean score of
+    source and reference. The EM estimates the target's mix. The novel share is then corrected for the
+    score's errors, :math:`\rho_t = (\bar h_t - \mu_0) / (\mu_1 - \mu_0)`.
+
+    Parameters
+    ----------
+    source_classifier : as in :class:`osls.PULSE`
+        Fitted ones are used as they are.
+    known_score : callable, default=confidence
+        From class probabilities (n, k) to scores that are larger for rows of known classes.
+    reference_discount : float, default=2.0
+        Divides the reference's mean score, since made-up rows are easier to tell than real novel ones.
+    n_folds, max_steps, novel_label, device, n_jobs, random_state
+        As in :class:`osls.PULSE`.
+
+    References
+    ----------
+    .. [1] Ye, Tsuchida, Petersson, Barnes. Open Set Label Shift with Test Time Out-of-Distribution
+       Reference. CVPR 2025.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from osls.baselines import OpenSetEM
+    >>> from osls.datasets import simulate_osls
+    >>> problem = simulate_osls(*load_digits(return_X_y=True), novel=[8, 9], random_state=0)
+    >>> model = OpenSetEM(source_classifier="trees", random_state=0).fit(**problem.training_data())
+    >>> bool(0 <= model.novel_prevalence_ <= 1)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        source_classifier: LearnerSpec = "auto",
+        known_score: Callable[[Floats], Floats] = confidence,
+        reference_discount: float = 2.0,
+        n_folds: int = 5,
+        max_steps: int | None = None,
+        novel_label: Any = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ):
+        self.source_classifier = source_classifier
+        self.known_score = known_score
+        self.reference_discount = reference_discount
+        self.n_folds = n_folds
+        self.max_steps = max_steps
+        self.novel_label = novel_label
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _adapt(self, task: Task) -> Adaptation:
+        out_of_fold = self._classify(task)
+        reference = self._proba(_mix_pairs(task.X, task.y, task.rng))
+        source_scores, reference_scores = self.known_score(out_of_fold), self.known_score(reference)
+        # Stage 1: put the score on [0, 1], half way between the two medians, and read off rho_s.
+        self._centre = float(np.median(source_scores) + np.median(reference_scores)) / 2
+        half = float(np.median(source_scores) - np.median(reference_scores)) / 2
+        self._width = max(half, 1e-3)
+        mu_1 = float(self._known(out_of_fold).mean())
+        mu_0 = float(self._known(reference).mean()) / self.reference_discount
+        rho_s = mu_0 / (1 - mu_1 + mu_0)
+        # Stage 2: EM over k+1 classes.
+        proba = self._proba(task.X_target)
+        known = self._known(proba)
+        source_mix = np.append(rho_s * task.source_marginal, 1 - rho_s)
+        mix = open_set_em(proba, known, source_mix)
+        # Stage 3: the novel share, corrected for the score's own errors.
+        share_known = (known.mean() - mu_0) / (mu_1 - mu_0) if mu_1 > mu_0 else 1.0
+        novel_share = 1 - float(np.clip(share_known, 0, 1))
+        self.history_.append({"step": "em", "rho_s": rho_s, "novel_by_em": float(mix[-1])})
+        marginal = mix[:-1] / mix[:-1].sum()
+        self._ratio = np.append((1 - novel_share) * marginal, novel_share) / source_mix
+        return Adaptation(marginal, novel_share, self._correct(proba))
+
+    def _adapt_to_nothing(self, task: Task) -> Adaptation:
+        self._classify(task)
+        self._centre, self._width = -np.inf, 1.0
+        self._ratio = np.append(np.ones(task.k), 0.0)
+        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
+
+    def _classify(self, task: Task) -> Floats:
+        """Train the source classifier, keep it calibrated, and return its out-of-fold probabilities."""
+        n_folds = check_folds(task.y, task.classes, self.n_folds, len(task.y))
+        learner = choose_learner(
+            self.source_classifier,
+            task.X,
+            task.classes,
+            max_steps=self.max_steps,
+            device=self.device,
+            n_jobs=self.n_jobs,
+        )
+        fold = assign_folds(task.y, n_folds, task.rng)
+        seed = int(task.rng.integers(2**31))
+        models = learner.cross_fit(task.y, np.ones(len(fold)), fold, task.k, seed)
+        self._predictor: Predictor = models.predictor
+        self._beta = fit_temperature(models.scores, task.y)
+        return scale(models.scores, self._beta)
+
+    def _proba(self, X: AnyArray) -> Floats:
+        return scale(self._predictor.predict_proba(X), self._beta)
+
+    def _known(self, proba: Floats) -> Floats:
+        return np.asarray(expit((self.known_score(proba) - self._centre) / self._width))
+
+    def _correct(self, proba: Floats) -> Floats:
+        """Bayes' rule with the target's mix in place of the source's."""
+        known = self._known(proba)
+        weighted_known = known * (proba @ self._ratio[:-1])
+        total = weighted_known + (1 - known) * self._ratio[-1]
+        return combine(weighted_known / np.maximum(total, 1e-300), proba, self._ratio[:-1])
+
+    def _predict_proba(self, X: AnyArray) -> Floats:
+        return self._correct(self._proba(X))
+
+
+def _mix_pairs(X: AnyArray, y: Ints, rng: np.random.Generator) -> AnyArray:
+    """Half way between two rows, of different classes where there are two: like the data, but of no class."""
+    first = rng.permutation(len(y))
+    second = first[::-1].copy()
+    alike = np.flatnonzero(y[first] == y[second])
+    for _ in range(10):
+        second[alike] = rng.integers(len(y), size=len(alike))
+        alike = alike[y[first[alike]] == y[second[alike]]]
+    return (X[first] + X[second]) * X.dtype.type(0.5)
