@@ -101,6 +101,32 @@ def test_oracle_knows():
     assert np.mean(answers.test_labels == small.y_test) > 0.85
 
 
+def test_workers_end_with_their_parent(tmp_path):
+    """kill -9 of the parent alone: its workers must not go on computing."""
+    command = [sys.executable, "-m", "osls.cli", "bench", "--methods", "pulse-trees", "--draws", "9"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    out = tmp_path / "runs.jsonl"
+    process = subprocess.Popen([*command, "--jobs", "1", "--out", str(out)], start_new_session=True, **quiet)
+
+    def members() -> list[str]:
+        listed = subprocess.run(["ps", "-o", "pid=", "-g", str(process.pid)], capture_output=True, text=True)
+        return listed.stdout.split()
+
+    deadline = time.monotonic() + 60
+    while len(members()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(3)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 30
+    while members() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    left = members()
+    if left:
+        os.killpg(process.pid, signal.SIGKILL)
+    assert left == []
+
+
 def test_command_resumes_after_a_kill(tmp_path):
     """kill -9 in the middle, then the same command: everything is there once."""
     out = tmp_path / "runs.jsonl"

@@ -28,8 +28,8 @@ def open_set_em(proba: Floats, known: Floats, source_mix: Floats, *, iterations:
     r"""Maximum likelihood mix of k+1 classes, from classifiers made for the mix ``source_mix``.
 
     The E-step is Bayes' rule with the current mix, the M-step its mean:
-    :math:`\pi_j \leftarrow \frac1m \sum_i r_{ij} / \sum_l r_{il}` with :math:`r_{ij} = \tilde f_j(x_i)\,\pi_j/c_j`
-    and :math:`\tilde f = (h f_1, \dots, h f_k, 1 - h)`.
+    :math:`\pi_j \leftarrow \frac1m \sum_i r_{ij} / \sum_l r_{il}` with
+    :math:`r_{ij} = \tilde f_j(x_i)\,\pi_j/c_j` and :math:`\tilde f = (h f_1, \dots, h f_k, 1 - h)`.
     """
     likelihood = np.column_stack([known[:, None] * proba, 1 - known]) / source_mix
     mix = source_mix.copy()
@@ -174,4 +174,5 @@ def _mix_pairs(X: AnyArray, y: Ints, rng: np.random.Generator) -> AnyArray:
     for _ in range(10):
         second[alike] = rng.integers(len(y), size=len(alike))
         alike = alike[y[first[alike]] == y[second[alike]]]
-    return (X[first] + X[second]) * X.dtype.type(0.5)
+    pairs: AnyArray = (X[first] + X[second]) * 0.5
+    return pairs

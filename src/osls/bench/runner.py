@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import platform
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -136,11 +137,20 @@ def _append(path: Path, row: Row) -> None:
         os.fsync(file.fileno())
 
 
-def _single_threaded() -> None:
-    """One core a worker: parallel runs gain more than parallel matrix products."""
-    import torch
+def _start_worker(single_threaded: bool) -> None:
+    """One core a worker, since parallel runs gain more than parallel products; no life without a parent."""
+    threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
+    if single_threaded:
+        import torch
 
-    torch.set_num_threads(1)
+        torch.set_num_threads(1)
+
+
+def _exit_with(parent: int) -> None:
+    """End this process when its parent was killed, rather than go on computing for nobody."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def run_all(
@@ -152,9 +162,10 @@ def run_all(
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1" if jobs > 1 else (threads or str(os.cpu_count()))
     context = multiprocessing.get_context("spawn")
-    initializer = _single_threaded if jobs > 1 else None
     try:
-        with ProcessPoolExecutor(jobs, mp_context=context, initializer=initializer) as pool:
+        with ProcessPoolExecutor(
+            jobs, mp_context=context, initializer=_start_worker, initargs=(jobs > 1,)
+        ) as pool:
             futures = [pool.submit(run_one, run) for run in runs]
             for future in as_completed(futures):
                 row = future.result()
