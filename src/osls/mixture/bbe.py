@@ -51,6 +51,8 @@ class BBE(MixtureEstimator):
     ----------
     alpha_ : float
         Estimated share of positives, in [0, 1].
+    interval_ : tuple of float
+        95 % bootstrap interval, computed when first asked for.
     threshold_ : float
         Score from which on the top bin begins.
     upper_bound_ : float

@@ -1,1 +1,9 @@
 """Label shift among the known classes: how common is each of them now."""
+
+from osls.shift.base import LabelShiftEstimator
+from osls.shift.bbse import BBSE
+from osls.shift.calibration import Calibrator, fit_calibrator
+from osls.shift.mlls import MLLS
+from osls.shift.rlls import RLLS
+
+__all__ = ["BBSE", "MLLS", "RLLS", "Calibrator", "LabelShiftEstimator", "fit_calibrator"]

@@ -1,16 +1,28 @@
-"""Calibration of a classifier's probabilities on held-out rows."""
+r"""Calibration of a classifier's probabilities on held-out rows.
+
+All maps are of the form :math:`\tilde p \propto \exp(s \odot \log p + b)` and minimise the log loss:
+*temperature* has one scale for all classes and no bias, *bias-corrected temperature* (BCTS) one scale and a
+bias a class, *vector scaling* a scale and a bias a class.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal, get_args
+
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from osls._typing import Floats, Ints
 
-__all__ = ["fit_temperature", "scale"]
+__all__ = ["Calibration", "Calibrator", "fit_calibrator", "fit_temperature", "scale"]
+
+Calibration = Literal["none", "temperature", "vector", "bcts"]
 
 _FLOOR = 1e-3
+# A class that no tree voted for has probability 0; a scale a class would chase anything further out.
+_FLOOR_FOR_BIAS = 1e-6
 
 
 def fit_temperature(proba: Floats, y: Ints) -> float:
@@ -27,3 +39,79 @@ def fit_temperature(proba: Floats, y: Ints) -> float:
 def scale(proba: Floats, inverse_temperature: float) -> Floats:
     """Sharpen (> 1) or soften (< 1) probabilities."""
     return np.asarray(softmax(inverse_temperature * np.log(np.maximum(proba, _FLOOR)), axis=1))
+
+
+@dataclass(frozen=True)
+class Calibrator:
+    """A fitted map from probabilities to calibrated ones; ``scale`` None leaves them as they are."""
+
+    scale: Floats | None = None
+    bias: Floats | None = None
+    floor: float = _FLOOR_FOR_BIAS
+
+    def __call__(self, proba: Floats) -> Floats:
+        """Calibrate rows of probabilities."""
+        if self.scale is None or self.bias is None:
+            return proba
+        return np.asarray(softmax(self.scale * _centred_log(proba, self.floor) + self.bias, axis=1))
+
+
+def fit_calibrator(proba: Floats, y: Ints, method: Calibration) -> Calibrator:
+    """Fit a calibration map on held-out rows.
+
+    Parameters
+    ----------
+    proba : array of shape (n, k)
+        Probabilities of rows that the classifier was not trained on.
+    y : array of shape (n,)
+        Their class indices 0..k-1.
+    method : {"none", "temperature", "vector", "bcts"}
+        The map.
+
+    References
+    ----------
+    .. [1] Guo, Pleiss, Sun, Weinberger. On Calibration of Modern Neural Networks. ICML 2017.
+    .. [2] Alexandari, Kundaje, Shrikumar. Maximum Likelihood with Bias-Corrected Calibration is
+       Hard-To-Beat at Label Shift Adaptation. ICML 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.shift.calibration import fit_calibrator
+    >>> proba, y = np.array([[0.9, 0.1]] * 4), np.array([0, 0, 0, 1])  # 0.9 is right three times in four
+    >>> fit_calibrator(proba, y, "bcts")(proba[:1]).round(2)
+    array([[0.75, 0.25]])
+    """
+    if method not in get_args(Calibration):
+        raise ValueError(f"calibration must be one of {', '.join(get_args(Calibration))}; got {method!r}.")
+    k = proba.shape[1]
+    if method == "none":
+        return Calibrator()
+    if method == "temperature":
+        return Calibrator(np.full(k, fit_temperature(proba, y)), np.zeros(k), _FLOOR)
+    return _fit_with_bias(proba, y, n_scales=k if method == "vector" else 1)
+
+
+def _fit_with_bias(proba: Floats, y: Ints, n_scales: int) -> Calibrator:
+    logits = _centred_log(proba, _FLOOR_FOR_BIAS)
+    n, k = logits.shape
+    truth = np.eye(k)[y]
+
+    def loss(theta: Floats) -> tuple[float, Floats]:
+        log_p = log_softmax(theta[:n_scales] * logits + theta[n_scales:], axis=1)
+        wrong = (np.exp(log_p) - truth) / n
+        by_scale = (wrong * logits).sum(axis=0)
+        return -float((log_p * truth).sum() / n), np.append(
+            by_scale if n_scales == k else by_scale.sum(), wrong.sum(axis=0)
+        )
+
+    bounds = [(0.0, None)] * n_scales + [(None, None)] * k
+    start = np.repeat([1.0, 0.0], [n_scales, k])
+    theta = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-12}).x
+    return Calibrator(np.broadcast_to(theta[:n_scales], k).copy(), theta[n_scales:])
+
+
+def _centred_log(proba: Floats, floor: float) -> Floats:
+    """Log-probabilities with mean zero over the classes: the scale a class needs a fixed origin."""
+    log = np.log(np.maximum(proba, floor))
+    return np.asarray(log - log.mean(axis=1, keepdims=True))

@@ -1,0 +1,108 @@
+r"""Subsampling: use what is known about some unlabelled examples.
+
+Write :math:`p_u(x) = \alpha p_p(x) + (1 - \eta(x))\, p_u(x)` with eta the posterior of being positive. Keep
+each unlabelled example with a probability :math:`a(x) \ge \eta(x)`. The kept ones have the density
+
+.. math:: \tilde p_u(x) = \frac{a(x)\, p_u(x)}{c}
+    = \frac{\alpha}{c}\, p_p(x) + \frac{a(x) - \eta(x)}{c}\, p_u(x),
+    \qquad c = E_u[a(x)] ,
+
+again a mixture with the same positives, of share alpha / c, but with fewer negatives. So c times any
+estimate on the kept examples estimates alpha: never higher than without, and exactly where a(x) = eta(x)
+somewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from sklearn.base import clone
+
+from osls._typing import Floats
+from osls.mixture.base import MixtureEstimator
+from osls.mixture.bbe import BBE
+
+__all__ = ["Subsample"]
+
+
+class Subsample(MixtureEstimator):
+    """SuMPE: thin out unlabelled examples that are known not to be positive too often, then estimate.
+
+    Parameters
+    ----------
+    acceptance : callable
+        From scores to probabilities of keeping them, an *upper bound* on the posterior of being positive: 1
+        where nothing is known. A module-level function if the estimator is to be pickled.
+    base : MixtureEstimator, optional
+        What estimates on the kept examples; BBE by default.
+    n_draws : int, default=5
+        Number of random subsamples; the median of their estimates is returned.
+    random_state : int, default=0
+        Seed of the subsampling.
+
+    Attributes
+    ----------
+    alpha_ : float
+        Estimated share of positives, in [0, 1].
+    interval_ : tuple of float
+        95 % bootstrap interval, computed when first asked for.
+    accepted_ : float
+        c, the mean acceptance over the unlabelled sample.
+
+    Notes
+    -----
+    The knowledge has to come from outside, for instance from a labelled source in which some
+    scores hold negatives, or from a known ceiling on the posterior. Where ``acceptance`` is *below* the
+    posterior, positives are thrown away and the estimate is too low; with 1 everywhere it is the base's
+    own.
+
+    References
+    ----------
+    .. [1] Zhu, Fjeldsted, Holland, Landon, Lintereur, Scott. Mixture Proportion Estimation Beyond
+       Irreducibility. ICML 2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.mixture import BBE, Subsample
+    >>> rng = np.random.default_rng(0)
+    >>> positive = rng.random(4000)
+    >>> unlabeled = np.r_[rng.random(2000), rng.random(1000), np.zeros(1000)]  # half; 2 of 3 above zero
+    >>> round(BBE().fit(positive, unlabeled).alpha_, 1)
+    0.7
+    >>> round(Subsample(lambda score: np.where(score > 0.5, 2 / 3, 1.0)).fit(positive, unlabeled).alpha_, 1)
+    0.5
+    """
+
+    accepted_: float
+
+    def __init__(
+        self,
+        acceptance: Callable[[Floats], Floats],
+        base: MixtureEstimator | None = None,
+        n_draws: int = 5,
+        random_state: int = 0,
+    ):
+        self.acceptance = acceptance
+        self.base = base
+        self.n_draws = n_draws
+        self.random_state = random_state
+
+    def _fit(self, positive: Floats, unlabeled: Floats, weight: Floats | None) -> None:
+        if self.n_draws < 1:
+            raise ValueError(f"n_draws must be at least 1; got {self.n_draws}.")
+        # Sorted, so that the order of the rows does not matter to what the seed keeps.
+        unlabeled = np.sort(unlabeled)
+        keep = np.asarray(self.acceptance(unlabeled), dtype=np.float64)
+        if keep.shape != unlabeled.shape or not ((keep >= 0) & (keep <= 1)).all():
+            raise ValueError("acceptance must return one probability in [0, 1] for each score.")
+        rng = np.random.default_rng(self.random_state)
+        base = BBE() if self.base is None else self.base
+        draws = []
+        for _ in range(self.n_draws):
+            kept = unlabeled[rng.random(len(keep)) < keep]
+            # Nobody kept: nobody can be positive.
+            draws.append(clone(base).fit(positive, kept, weight).alpha_ if len(kept) else 0.0)
+        self.accepted_ = float(keep.mean())
+        self.alpha_ = float(self.accepted_ * np.median(draws))
