@@ -15,7 +15,7 @@ from osls.inference.novelty import novelty_pvalue
 from osls.metrics import accuracy, mix_error, regret
 from osls.nets import SmallResNet, StackedMLP
 from osls.pu import losses
-from osls.pu.cvir import keep_as_novel
+from osls.pu.keep import keep_as_novel
 from osls.shift.calibration import fit_temperature, scale
 from osls.shift.joint import domain_score, joint_marginal
 from osls.shift.programme import largest_mix

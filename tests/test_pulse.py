@@ -18,7 +18,7 @@ from conftest import FOREST, blobs
 from osls import PULSE
 from osls.datasets import simulate_osls
 from osls.metrics import accuracy, mix_error
-from osls.mixture import BBE
+from osls.mixture import BBE, DEDPUL
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
@@ -226,6 +226,28 @@ def test_mixture_estimator_can_be_exchanged(problem):
     assert model.novel_prevalence_ == 0.5
 
 
+@pytest.mark.parametrize("objective", ["nnpu", "upu", "pvu", "cvir-penalty"])
+def test_objectives(problem, objective):
+    model = PULSE(
+        source_classifier=FOREST,
+        discriminator="mlp",
+        objective=objective,
+        mixture=DEDPUL(),
+        n_folds=3,
+        max_steps=300,
+        random_state=0,
+    ).fit(**problem.training_data())
+    assert abs(model.novel_prevalence_ - problem.target_marginal[-1]) < 0.1
+    assert np.mean(model.target_labels_ == problem.y_target) > 0.85
+    assert objective in [record["step"] for record in model.history_]
+
+
+@pytest.mark.parametrize("shift", ["joint", "bbe", "separability"])
+def test_shift_methods_agree_on_separable_data(problem, shift):
+    model = trees(shift=shift, rounds=1).fit(**problem.training_data())
+    assert mix_error(problem.target_marginal, model.target_marginal_).seen < 0.1
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -237,6 +259,9 @@ def test_mixture_estimator_can_be_exchanged(problem):
         ({"discriminator": RidgeClassifier()}, TypeError, "no predict_proba"),
         ({"discriminator": 3}, TypeError, "cannot use 3"),
         ({"recipe": "paper", "discriminator": FOREST}, ValueError, "needs a network"),
+        ({"objective": "nnPU"}, ValueError, "unknown objective 'nnPU'"),
+        ({"objective": "nnpu"}, ValueError, "needs a network"),
+        ({"objective": "nnpu", "recipe": "paper"}, ValueError, "objective='cvir'"),
         ({"n_folds": 1}, ValueError, "n_folds must be at least 2"),
         ({"rounds": 0}, ValueError, "rounds must be at least 1"),
         ({"max_steps": 0}, ValueError, "max_steps must be"),

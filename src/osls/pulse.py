@@ -15,9 +15,11 @@ from osls.inference.intervals import bootstrap_mix, normal_interval
 from osls.inference.novelty import novelty_pvalue
 from osls.mixture import BBE, MixtureEstimator, bbe_by_class
 from osls.pu import cvir
+from osls.pu.objectives import find_objective, train_objective
 from osls.shift.calibration import fit_temperature, scale
 from osls.shift.held_out import HeldOutScores
 from osls.shift.joint import joint_marginal
+from osls.shift.separability import separability_marginal
 from osls.training.history import Advance, no_progress, progress_bar
 from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Predictor
@@ -43,11 +45,15 @@ class PULSE(OpenSetAdapter):
         sparse), blended by their out-of-fold log loss. Or a scikit-learn classifier, or a callable
         ``(input_shape, n_outputs) -> torch.nn.Module``. A source classifier that is already fitted (on
         other rows) is used as it is.
-    shift : {"auto", "joint", "bbe"}, default="auto"
+    shift : {"auto", "joint", "bbe", "separability"}, default="auto"
         How the mix among the known classes is estimated: "bbe" is Algorithm 2, "joint" solves for all
-        classes at once. "auto" is "joint" for the cross-fit recipe, "bbe" for the paper's.
+        classes at once, "separability" is maximum likelihood among the rows accepted as known (the
+        paper's appendix). "auto" is "joint" for the cross-fit recipe, "bbe" for the paper's.
     mixture : mixture estimator, optional
         How the novel share is estimated; default :class:`osls.mixture.BBE`.
+    objective : {"cvir", "nnpu", "upu", "pvu", "cvir-penalty"}, default="cvir"
+        How the discriminator is trained (cross-fit recipe; all but "cvir" need a network).
+        ``PULSE(mixture=DEDPUL(), objective="nnpu")`` is the paper's "alternative".
     n_folds : int, default=5
         Folds of the cross-fit recipe.
     rounds : int, default=3
@@ -119,8 +125,9 @@ class PULSE(OpenSetAdapter):
         recipe: Literal["cross-fit", "paper"] = "cross-fit",
         source_classifier: LearnerSpec = "auto",
         discriminator: LearnerSpec = "auto",
-        shift: Literal["auto", "joint", "bbe"] = "auto",
+        shift: Literal["auto", "joint", "bbe", "separability"] = "auto",
         mixture: MixtureEstimator | None = None,
+        objective: str = "cvir",
         n_folds: int = 5,
         rounds: int = 3,
         max_steps: int | None = None,
@@ -138,6 +145,7 @@ class PULSE(OpenSetAdapter):
         self.discriminator = discriminator
         self.shift = shift
         self.mixture = mixture
+        self.objective = objective
         self.n_folds = n_folds
         self.rounds = rounds
         self.max_steps = max_steps
@@ -153,6 +161,10 @@ class PULSE(OpenSetAdapter):
     def _adapt(self, task: Task) -> Adaptation:
         if self.recipe not in ("cross-fit", "paper"):
             raise ValueError(f"recipe must be 'cross-fit' or 'paper'; got {self.recipe!r}.")
+        if self.objective != "cvir":
+            find_objective(self.objective)
+            if self.recipe == "paper":
+                raise ValueError("recipe='paper' trains its discriminator with objective='cvir'.")
         if self.rounds < 1:
             raise ValueError(f"rounds must be at least 1; got {self.rounds}.")
         if not 0 < self.level < 1 or self.n_bootstrap < 2:
@@ -232,20 +244,7 @@ class PULSE(OpenSetAdapter):
         # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it held.
         known_s, known_t = scores.domain(marginal)
         novel_share = self._novel_share(known_s, known_t, problem.source_weight)
-        if round(novel_share * m) < 2:
-            # Nothing to learn the novel class from: every row is known.
-            found = cvir.Discriminator(np.ones(m), Constant((0.0, 1.0)), novel_share)
-        else:
-            found = cvir.refit(
-                learner,
-                problem,
-                known_t,
-                novel_share,
-                rounds=self.rounds,
-                n_folds=n_folds,
-                rng=task.rng,
-                history=self.history_,
-            )
+        found = self._discriminate(learner, pool, task, problem, known_t, novel_share, n_folds, advance)
         # Step 6: combine.
         self._remember(f_s.predictor, found.predictor, importance)
         proba = combine(found.target_scores, f_s.scores[n:], importance)
@@ -274,6 +273,33 @@ class PULSE(OpenSetAdapter):
         fold = assign_folds(y, n_folds, task.rng)
         return learner.cross_fit(y, weight, fold, task.k + 1, seed=int(task.rng.integers(2**31)))
 
+    def _discriminate(
+        self,
+        learner: Learner,
+        pool: AnyArray,
+        task: Task,
+        problem: cvir.PUProblem,
+        known_scores: Floats,
+        novel_share: float,
+        n_folds: int,
+        advance: Advance,
+    ) -> cvir.Discriminator:
+        """Learn known against novel, with the novel share held."""
+        m = problem.n_target
+        if round(novel_share * m) < 2:
+            # Nothing to learn the novel class from: every row is known.
+            return cvir.Discriminator(np.ones(m), Constant((0.0, 1.0)), novel_share)
+        shared: dict[str, Any] = {"n_folds": n_folds, "rng": task.rng, "history": self.history_}
+        if self.objective == "cvir":
+            return cvir.refit(learner, problem, known_scores, novel_share, rounds=self.rounds, **shared)
+        networks = self._learner(self.discriminator, pool, task, advance, networks_only=True)
+        if not isinstance(networks, NetworkLearner):
+            raise ValueError(
+                f"objective={self.objective!r} is trained by gradient descent and needs a network; "
+                f"discriminator={self.discriminator!r} is none. objective='cvir' takes any model."
+            )
+        return train_objective(networks, problem, self.objective, 1 - novel_share, **shared)
+
     def _known_marginal(self, scores: HeldOutScores) -> Floats:
         """p'_t, the mix among the known classes."""
         if self.recipe == "paper" or self.shift == "bbe":
@@ -281,7 +307,9 @@ class PULSE(OpenSetAdapter):
         if self.shift in ("auto", "joint"):
             shares = joint_marginal(scores.domain_source, scores.y, scores.domain_target)
             return np.asarray(shares / shares.sum())
-        raise ValueError(f"shift must be 'auto', 'joint' or 'bbe'; got {self.shift!r}.")
+        if self.shift == "separability":
+            return separability_marginal(scores, self._mixture())
+        raise ValueError(f"shift must be 'auto', 'joint', 'bbe' or 'separability'; got {self.shift!r}.")
 
     def _mix(self, scores: HeldOutScores) -> Floats:
         """Steps 3 and 5 from scores alone: the shares of all k + 1 classes."""

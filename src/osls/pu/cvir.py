@@ -18,6 +18,7 @@ from torch import Tensor
 from osls._typing import Bools, Floats, Ints
 from osls.mixture.base import MixtureEstimator
 from osls.pu import losses
+from osls.pu.keep import keep_as_novel
 from osls.training.core import Trainer, seeded
 from osls.training.history import History
 from osls.training.learners import Learner, NetworkLearner
@@ -25,18 +26,6 @@ from osls.training.predictors import Predictor
 from osls.training.sampling import EpochSampler, assign_folds
 
 __all__ = ["Discriminator", "PUProblem", "alternate", "keep_as_novel", "refit"]
-
-
-def keep_as_novel(known_score: Floats, novel_share: float, *, least: int = 1) -> Bools:
-    """Mark the ``novel_share`` of the rows that look least like the known classes; never none of them.
-
-    Ranking by the loss of calling a row novel is ranking by its score. The floor matters: with an empty
-    set the next round would learn that nothing is novel and could never change its mind.
-    """
-    count = int(np.clip(round(novel_share * len(known_score)), least, len(known_score)))
-    kept = np.zeros(len(known_score), dtype=bool)
-    kept[np.argsort(known_score, kind="stable")[:count]] = True
-    return kept
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,32 @@
-"""Objectives of learning from positives and unlabelled examples, as pure functions of logits.
+r"""Objectives of learning from positives and unlabelled examples, as pure functions of logits.
 
-A logit is positive for "looks like the positive (known) class"; the loss is the logistic one.
+A logit is positive for "looks like the positive (known) class". With l(z, +1) = s(-z) and l(z, -1) = s(z),
+s(z) = log(1 + e^z) is the logistic surrogate, the paper's, and s(z) = 1 / (1 + e^-z) the sigmoid one. Every
+objective averages over the last axis, so a stack of networks, (members, batch), gives one loss a member.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
+import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-__all__ = ["cvir", "nnpu", "pvu", "upu"]
+__all__ = ["Surrogate", "cvir", "cvir_with_penalty", "keep_lowest", "nnpu", "pvu", "upu"]
+
+Surrogate = Literal["logistic", "sigmoid"]
 
 
-def _as_positive(logits: Tensor) -> Tensor:
+def _as_positive(logits: Tensor, surrogate: Surrogate = "logistic") -> Tensor:
     """Mean loss of calling these examples positive."""
-    return softplus(-logits).mean()
+    return _as_negative(-logits, surrogate)
 
 
-def _as_negative(logits: Tensor) -> Tensor:
+def _as_negative(logits: Tensor, surrogate: Surrogate = "logistic") -> Tensor:
     """Mean loss of calling these examples negative."""
-    return softplus(logits).mean()
+    loss = softplus(logits) if surrogate == "logistic" else torch.sigmoid(logits)
+    return loss.mean(dim=-1)
 
 
 def pvu(positive: Tensor, unlabeled: Tensor) -> Tensor:
@@ -26,15 +34,57 @@ def pvu(positive: Tensor, unlabeled: Tensor) -> Tensor:
     return _as_positive(positive) + _as_negative(unlabeled)
 
 
-def upu(positive: Tensor, unlabeled: Tensor, alpha: float) -> Tensor:
-    """Unbiased PU risk (du Plessis et al. 2015): the negatives' loss is unlabelled minus positives."""
-    return alpha * _as_positive(positive) + _as_negative(unlabeled) - alpha * _as_negative(positive)
+def upu(positive: Tensor, unlabeled: Tensor, alpha: float, surrogate: Surrogate = "logistic") -> Tensor:
+    r"""Unbiased PU risk: the negatives' loss is that of the unlabelled minus that of the positives.
+
+    .. math:: \alpha E_p[\ell(z, +1)] + E_u[\ell(z, -1)] - \alpha E_p[\ell(z, -1)]
+
+    With the logistic surrogate it has no lower bound: a model that can tell the training positives from
+    the unlabelled rows lowers it for ever. The sigmoid surrogate is bounded, but its minimiser is no
+    probability.
+
+    References
+    ----------
+    .. [1] du Plessis, Niu, Sugiyama. Convex Formulation for Learning from Positive and Unlabeled Data.
+       ICML 2015.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from osls.pu import losses
+    >>> round(losses.upu(torch.zeros(2), torch.zeros(3), 0.5).item(), 3)  # log 2
+    0.693
+    """
+    return alpha * _as_positive(positive, surrogate) + _negative_part(positive, unlabeled, alpha, surrogate)
 
 
-def nnpu(positive: Tensor, unlabeled: Tensor, alpha: float) -> Tensor:
-    """Non-negative PU risk (Kiryo et al. 2017): the estimate of the negatives' loss stops at zero."""
-    negative = _as_negative(unlabeled) - alpha * _as_negative(positive)
-    return alpha * _as_positive(positive) + negative.clamp_min(0)
+def nnpu(positive: Tensor, unlabeled: Tensor, alpha: float, surrogate: Surrogate = "logistic") -> Tensor:
+    r"""Non-negative PU risk: the estimate of the negatives' loss stops at zero.
+
+    .. math:: \alpha E_p[\ell(z, +1)] + \max\{E_u[\ell(z, -1)] - \alpha E_p[\ell(z, -1)],\, 0\}
+
+    This is the paper's maximum. Kiryo et al. train with a variant of its gradient that *ascends* on the
+    second term while that is negative; here that term then has no gradient.
+
+    References
+    ----------
+    .. [1] Kiryo, Niu, du Plessis, Sugiyama. Positive-Unlabeled Learning with Non-Negative Risk
+       Estimator. NeurIPS 2017.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from osls.pu import losses
+    >>> round(losses.nnpu(torch.zeros(2), torch.full((3,), -9.0), 0.5).item(), 3)  # only log(2) / 2 is left
+    0.347
+    """
+    negative = _negative_part(positive, unlabeled, alpha, surrogate)
+    return alpha * _as_positive(positive, surrogate) + negative.clamp_min(0)
+
+
+def _negative_part(positive: Tensor, unlabeled: Tensor, alpha: float, surrogate: Surrogate) -> Tensor:
+    """Estimate (1 - alpha) E_n[l(z, -1)] without a negative example."""
+    return _as_negative(unlabeled, surrogate) - alpha * _as_negative(positive, surrogate)
 
 
 def cvir(positive: Tensor, kept: Tensor, alpha: float) -> Tensor:
@@ -43,3 +93,31 @@ def cvir(positive: Tensor, kept: Tensor, alpha: float) -> Tensor:
     ``kept`` is a (1 - alpha) share of the unlabelled examples, so E_u[w l] = (1 - alpha) E_kept[l].
     """
     return alpha * _as_positive(positive) + (1 - alpha) * _as_negative(kept)
+
+
+def cvir_with_penalty(positive: Tensor, kept: Tensor, alpha: float, penalty: float = 1.0) -> Tensor:
+    r"""CVIR with an extra supervised loss on the positives (the appendix on general separable data).
+
+    .. math:: L_{CVIR} + \lambda E_p[\ell(z, +1)]
+
+    On general separable data CVIR can get stuck where the positives that it kept by mistake have logits of
+    zero: as labelled positives they pull up, as kept ones down. With a large enough penalty the labelled
+    side wins, and the next keep rule lets them go.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from osls.pu import losses
+    >>> round(losses.cvir_with_penalty(torch.zeros(2), torch.zeros(3), 0.5, penalty=2.0).item(), 3)  # 3 log 2
+    2.079
+    """
+    return cvir(positive, kept, alpha) + penalty * _as_positive(positive)
+
+
+def keep_lowest(unlabeled: Tensor, share: float) -> Tensor:
+    """Return the lowest ``share`` of the logits along the last axis, at least one: CVIR's keep rule.
+
+    Ranking by the loss of calling a row negative is ranking by its logit.
+    """
+    count = min(max(1, round(share * unlabeled.shape[-1])), unlabeled.shape[-1])
+    return unlabeled.topk(count, dim=-1, largest=False).values

@@ -1,0 +1,160 @@
+"""PU objectives on networks: one cross-fitted training loop for all of them.
+
+:func:`osls.pu.cvir.refit` turns CVIR into weighted classification, which any learner can do. The other
+objectives are functions of a batch of logits and need gradient descent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from scipy.special import expit
+from torch import Tensor, nn
+
+from osls._typing import Floats, Ints
+from osls.pu import losses
+from osls.pu.cvir import Discriminator, PUProblem
+from osls.pu.selection import unbiased_risk
+from osls.training.core import Trainer, seeded
+from osls.training.history import History
+from osls.training.learners import NetworkLearner
+from osls.training.sampling import EpochSampler, assign_folds
+
+__all__ = ["NETWORK_OBJECTIVES", "Loss", "find_objective", "train_objective"]
+
+# (logits of positives, logits of unlabelled, alpha) -> one loss a member.
+Loss = Callable[[Tensor, Tensor, float], Tensor]
+NETWORK_OBJECTIVES = ("pvu", "upu", "nnpu", "cvir-penalty")
+
+_SNAPSHOTS = 10
+
+
+def find_objective(name: str, *, penalty: float = 1.0) -> Loss:
+    """Return the loss of a name in ``NETWORK_OBJECTIVES``; ``penalty`` is that of "cvir-penalty"."""
+
+    def pvu(positive: Tensor, unlabeled: Tensor, alpha: float) -> Tensor:
+        return losses.pvu(positive, unlabeled)
+
+    def cvir_penalty(positive: Tensor, unlabeled: Tensor, alpha: float) -> Tensor:
+        kept = losses.keep_lowest(unlabeled, 1 - alpha)
+        return losses.cvir_with_penalty(positive, kept, alpha, penalty)
+
+    known: dict[str, Loss] = {
+        "pvu": pvu,
+        "upu": losses.upu,
+        "nnpu": losses.nnpu,
+        "cvir-penalty": cvir_penalty,
+    }
+    if name not in known:
+        raise ValueError(f"unknown objective {name!r} for networks; choose one of {', '.join(known)}.")
+    return known[name]
+
+
+def train_objective(
+    learner: NetworkLearner,
+    problem: PUProblem,
+    objective: str | Loss,
+    alpha: float,
+    *,
+    n_folds: int,
+    rng: np.random.Generator,
+    history: History,
+    penalty: float = 1.0,
+) -> Discriminator:
+    """Train a stack of networks on a PU loss, one network a fold, and score every row out of fold.
+
+    Of ten snapshots the one with the least unbiased error rate on the rows held out from each network is
+    returned: these objectives over-fit late in training. CVIR ranks the rows by what it has learnt so far,
+    so, as in Algorithm 3, "cvir-penalty" begins with domain discrimination, for a quarter of the steps.
+
+    Parameters
+    ----------
+    learner : NetworkLearner
+        Networks bound to the pooled rows (positives, then unlabelled).
+    problem : PUProblem
+        The positives' strata and weights, and the number of unlabelled rows.
+    objective : str or callable
+        A name in ``NETWORK_OBJECTIVES``, or a function (positive logits, unlabelled logits, alpha) -> loss
+        that averages over the last axis.
+    alpha : float
+        Share of positives among the unlabelled rows.
+    n_folds : int
+        Networks to train.
+    rng : numpy Generator
+        Source of folds and seeds.
+    history : list
+        Gets one record a snapshot.
+    penalty : float, default=1.0
+        Weight of the extra loss of "cvir-penalty".
+
+    Returns
+    -------
+    Discriminator
+        As :func:`osls.pu.cvir.refit` returns it.
+    """
+    loss = find_objective(objective, penalty=penalty) if isinstance(objective, str) else objective
+    name = objective if isinstance(objective, str) else getattr(objective, "__name__", "custom")
+    n, m = problem.n_source, problem.n_target
+    fold = assign_folds(np.append(problem.y_source, np.full(m, problem.y_source.max() + 1)), n_folds, rng)
+    with seeded(int(rng.integers(2**31))) as generator:
+        networks = learner.new_networks(n_folds, 1)
+        predictor = learner.predictor(networks, n_folds)
+        trainer = Trainer(networks, learner.schedule)
+        next_batch = _batches(problem, fold, learner.schedule.batch_size, generator)
+        best = _Best(networks)
+
+        def run(loss: Loss, until: int) -> float:
+            def loss_of_next_batch() -> Tensor:
+                # One pass for both sides: batch normalisation by side would hide what sets them apart.
+                logits = networks(learner.rows[next_batch().to(learner.device)])[:, :, 0]
+                half = logits.shape[1] // 2
+                # The members share no parameter: the sum of their losses trains each on its own.
+                return loss(logits[:, :half], logits[:, half:], alpha).sum()
+
+            return trainer.run(loss_of_next_batch, until - trainer.steps_done) / n_folds
+
+        steps = learner.schedule.steps
+        warm = steps // 4 if name == "cvir-penalty" else 0
+        run(find_objective("pvu"), warm)
+        # As even as the steps allow; a budget below ten steps has fewer snapshots.
+        for stop in np.unique(np.linspace(warm, steps, _SNAPSHOTS + 1).astype(int))[1:].tolist():
+            mean_loss = run(loss, stop)
+            learner.advance(1 / _SNAPSHOTS)
+            logits = predictor.logits(learner.rows)[fold, np.arange(n + m), 0]
+            risk = unbiased_risk(logits[:n], logits[n:], alpha, positive_weight=problem.source_weight)
+            best.offer(risk, logits)
+            history.append({"step": name, "steps": stop, "loss": mean_loss, "risk": risk})
+        networks.load_state_dict(best.state)
+    return Discriminator(expit(best.logits[n:].astype(np.float64)), predictor, 1 - alpha)
+
+
+class _Best:
+    """The snapshot of least risk; of equals the latest, which is sure of more."""
+
+    def __init__(self, networks: nn.Module):
+        self._networks = networks
+        self._risk = np.inf
+        self.state: dict[str, Tensor] = {}
+        self.logits: Floats = np.empty(0)
+
+    def offer(self, risk: float, logits: Floats) -> None:
+        if risk <= self._risk:
+            self._risk, self.logits = risk, logits
+            self.state = {name: value.clone() for name, value in self._networks.state_dict().items()}
+
+
+def _batches(problem: PUProblem, fold: Ints, size: int, generator: torch.Generator) -> Callable[[], Tensor]:
+    """Return a source of row numbers, (members, 2 size): a batch of each side, none from a member's fold."""
+    positive = np.append(problem.source_weight, np.zeros(problem.n_target))
+    unlabeled = np.append(np.zeros(problem.n_source), np.ones(problem.n_target))
+    samplers = [
+        [EpochSampler(np.where(fold == f, 0.0, side), generator) for side in (positive, unlabeled)]
+        for f in range(int(fold.max()) + 1)
+    ]
+
+    def next_batch() -> Tensor:
+        return torch.stack([torch.cat([side.next(size) for side in member]) for member in samplers])
+
+    return next_batch
