@@ -8,7 +8,17 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import ExtraTreesClassifier
 
 from osls import PULSE
-from osls.baselines import SourceOnly
+from osls.baselines import (
+    CMU,
+    DANCE,
+    KPU,
+    UAN,
+    BackpropODA,
+    DomainDiscriminator,
+    OpenSetEM,
+    SeparateToAdapt,
+    SourceOnly,
+)
 from osls.datasets import OSLSProblem, simulate_osls
 
 FOREST = ExtraTreesClassifier(20)
@@ -22,6 +32,14 @@ ADAPTERS = {
     ),
     "pulse-paper": PULSE(recipe="paper", max_steps=60, random_state=0),
     "source-only": SourceOnly(source_classifier=FOREST, random_state=0),
+    "domain-disc": DomainDiscriminator(source_classifier=FOREST, discriminator=FOREST, random_state=0),
+    "open-set-em": OpenSetEM(source_classifier=FOREST, random_state=0),
+    "k-pu": KPU(max_steps=100, n_folds=2, random_state=0),
+    "backprop-oda": BackpropODA(max_steps=100, random_state=0),
+    "sta": SeparateToAdapt(max_steps=100, random_state=0),
+    "uan": UAN(max_steps=100, random_state=0),
+    "cmu": CMU(max_steps=100, random_state=0),
+    "dance": DANCE(max_steps=100, random_state=0),
 }
 
 

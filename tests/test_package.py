@@ -19,7 +19,8 @@ from osls.report.svg import grouped_bars, histogram
 
 
 def test_public_names_resolve():
-    assert osls.__all__ == ["PULSE", "__version__", "datasets", "metrics", "mixture"]
+    modules = ["baselines", "datasets", "identifiability", "metrics", "mixture", "pu", "shift", "theory"]
+    assert osls.__all__ == ["PULSE", "__version__", *modules]
     for name in osls.__all__:
         assert getattr(osls, name) is not None
     assert dir(osls) == sorted(osls.__all__)

@@ -6,11 +6,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from osls import datasets, metrics, mixture
+    from osls import baselines, datasets, identifiability, metrics, mixture, pu, shift, theory
     from osls.pulse import PULSE
 
 __version__ = "0.1.0"
-__all__ = ["PULSE", "__version__", "datasets", "metrics", "mixture"]
+__all__ = [
+    "PULSE",
+    "__version__",
+    "baselines",
+    "datasets",
+    "identifiability",
+    "metrics",
+    "mixture",
+    "pu",
+    "shift",
+    "theory",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,26 @@
 """The methods PULSE is compared with, under the same contract."""
 
+from osls.baselines.backprop_oda import BackpropODA
+from osls.baselines.cmu import CMU
+from osls.baselines.dance import DANCE
+from osls.baselines.domain_discriminator import DomainDiscriminator
+from osls.baselines.kpu import KPU
+from osls.baselines.open_set_em import OpenSetEM
+from osls.baselines.rejection import BestThreshold, best_threshold
+from osls.baselines.separate_to_adapt import SeparateToAdapt
 from osls.baselines.source_only import SourceOnly
+from osls.baselines.uan import UAN
 
-__all__ = ["SourceOnly"]
+__all__ = [
+    "CMU",
+    "DANCE",
+    "KPU",
+    "UAN",
+    "BackpropODA",
+    "BestThreshold",
+    "DomainDiscriminator",
+    "OpenSetEM",
+    "SeparateToAdapt",
+    "SourceOnly",
+    "best_threshold",
+]

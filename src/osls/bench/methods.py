@@ -10,8 +10,19 @@ import numpy as np
 
 from osls._typing import AnyArray, Floats
 from osls.base import OpenSetAdapter
-from osls.baselines import SourceOnly
+from osls.baselines import (
+    CMU,
+    DANCE,
+    KPU,
+    UAN,
+    BackpropODA,
+    DomainDiscriminator,
+    OpenSetEM,
+    SeparateToAdapt,
+    SourceOnly,
+)
 from osls.datasets import OSLSProblem
+from osls.mixture import DEDPUL
 from osls.pulse import PULSE
 from osls.training.sampling import assign_folds
 from osls.training.select import choose_learner
@@ -73,6 +84,16 @@ METHODS: dict[str, Method] = {
     ),
     "pulse-paper": _adapter(lambda seed: PULSE(recipe="paper", random_state=seed)),
     "source-only": _adapter(lambda seed: SourceOnly(random_state=seed)),
+    "domain-disc": _adapter(lambda seed: DomainDiscriminator(random_state=seed)),
+    "open-set-em": _adapter(lambda seed: OpenSetEM(random_state=seed)),
+    "pulse-alternative": _adapter(lambda seed: PULSE(mixture=DEDPUL(), objective="nnpu", random_state=seed)),
+    "pulse-separability": _adapter(lambda seed: PULSE(shift="separability", random_state=seed)),
+    "k-pu": _adapter(lambda seed: KPU(random_state=seed)),
+    "backprop-oda": _adapter(lambda seed: BackpropODA(random_state=seed)),
+    "sta": _adapter(lambda seed: SeparateToAdapt(random_state=seed)),
+    "uan": _adapter(lambda seed: UAN(random_state=seed)),
+    "cmu": _adapter(lambda seed: CMU(random_state=seed)),
+    "dance": _adapter(lambda seed: DANCE(random_state=seed)),
     "oracle": _oracle,
 }
 

@@ -1,0 +1,82 @@
+"""Open set domain adaptation by backpropagation (Saito et al. 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from osls.baselines._parameters import inherit_parameters
+from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
+from osls.baselines.losses import boundary_loss, reversal_strength, reverse_gradient
+
+__all__ = ["BackpropODA"]
+
+
+@inherit_parameters
+class BackpropODA(DeepAdapter):
+    r"""A (k+1)-way classifier whose last class is what target rows are pushed towards or away from.
+
+    The classifier is trained to give target rows the probability t = 1/2 of the unknown class, the features,
+    through gradient reversal, to move that probability away from t: each row must choose a side. The
+    prediction is the most probable of the k+1 classes.
+
+    Parameters
+    ----------
+    boundary : float, default=0.5
+        t.
+    strength : float, default=1.0
+        Of the gradient reversal at the end of its usual schedule; constant in the authors' code, where the
+        features come pre-trained.
+    align : bool, default=True
+        False drops the loss on the target. Then nothing teaches the unknown class, and no row is novel.
+    threshold : float, optional
+        Least p / (p + p_unknown) of a known row, with p its best known class's probability; 0.5 is the
+        most probable class.
+    network, max_steps, callback, novel_label, device, random_state
+        As in :class:`osls.baselines.deep.DeepAdapter`.
+
+    References
+    ----------
+    .. [1] Saito, Yamamoto, Ushiku, Harada. Open Set Domain Adaptation by Backpropagation. ECCV 2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from osls.baselines import BackpropODA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BackpropODA(max_steps=200, random_state=0).fit(X[y < 2], y[y < 2], X_target=X)
+    >>> model.target_proba_.shape
+    (150, 3)
+    """
+
+    def __init__(self, *, boundary: float = 0.5, strength: float = 1.0, **shared: Any):
+        super().__init__(**shared)
+        self.boundary = boundary
+        self.strength = strength
+
+    def _heads(self, width: int, k: int) -> dict[str, nn.Module]:
+        return {"classifier": nn.Linear(width, k + 1)}
+
+    def _phases(self) -> Sequence[Phase]:
+        return [Phase("adversarial", 1.0, self._loss)]
+
+    def _loss(self, fit: Fit, batch: Batch) -> Tensor:
+        loss = source_loss(fit, batch)
+        if self.align:
+            strength = self.strength * reversal_strength(batch.progress)
+            unknown = fit.net["classifier"](reverse_gradient(batch.target, strength)).softmax(dim=1)[:, -1]
+            loss = loss + boundary_loss(unknown, self.boundary)
+        return loss
+
+    def _judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        return most_probable(self._net["classifier"](features))
+
+
+def most_probable(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Known classes' probabilities, and a score of at least 1/2 where one of them is the most probable."""
+    proba = logits.softmax(dim=1)
+    known = proba[:, :-1]
+    best = known.amax(dim=1)
+    return known, best / (best + proba[:, -1])

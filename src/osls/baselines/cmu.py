@@ -1,0 +1,160 @@
+"""CMU: calibrated multiple uncertainties (Fu et al. 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from osls.baselines._parameters import inherit_parameters
+from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
+from osls.baselines.losses import (
+    Uncertainty,
+    domain_loss,
+    ensemble_uncertainty,
+    min_max,
+    reversal_strength,
+    reverse_gradient,
+)
+from osls.nets.features import discriminator_head
+
+__all__ = ["CMU"]
+
+
+class Ensemble(nn.Module):
+    """Several linear classifiers on the same features, (n, width) -> (members, n, k)."""
+
+    def __init__(self, members: int, width: int, k: int):
+        super().__init__()
+        self.members = nn.ModuleList(nn.Linear(width, k) for _ in range(members))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return torch.stack([member(features) for member in self.members])
+
+
+def known_weight(uncertainty: Uncertainty) -> Tensor:
+    """Mean of the three, each turned so that one means known."""
+    return (1 - uncertainty.entropy + 1 - uncertainty.consistency + uncertainty.confidence) / 3
+
+
+@inherit_parameters
+class CMU(DeepAdapter):
+    r"""Adversarial alignment weighted by three uncertainties of an ensemble, which also find the novel rows.
+
+    The weight of a target row is the mean of one minus the entropy, one minus the disagreement, and the
+    confidence of five classifiers; the weight of a source class is how often the target rows over the
+    threshold are given that class. The ensemble calibrates the probabilities that the three are read from,
+    and over the target each is scaled to [0, 1]. A row that weighs less than :math:`w_0 = 0.5` is novel.
+
+    Parameters
+    ----------
+    n_classifiers : int, default=5
+        Members of the ensemble.
+    warm_up : float, default=0.2
+        Share of the steps spent on the source alone, before there are weights worth using.
+    align : bool, default=True
+        False drops the adversarial loss.
+    threshold : float, optional
+        w_0, in [0, 1].
+    network, max_steps, callback, novel_label, device, random_state
+        As in :class:`osls.baselines.deep.DeepAdapter`.
+
+    Notes
+    -----
+    The authors' classifiers differ by the image augmentation that each is shown. Tables have none; here each
+    has its own bootstrap sample of the source.
+
+    References
+    ----------
+    .. [1] Fu, Cao, Long, Wang. Learning to Detect Open Classes for Universal Domain Adaptation. ECCV 2020.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from osls.baselines import CMU
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = CMU(max_steps=100, random_state=0).fit(X[y < 2], y[y < 2], X_target=X)
+    >>> bool(0 <= model.known_score_.min() <= model.known_score_.max() <= 1)
+    True
+    """
+
+    def __init__(self, *, n_classifiers: int = 5, warm_up: float = 0.2, **shared: Any):
+        super().__init__(**shared)
+        self.n_classifiers = n_classifiers
+        self.warm_up = warm_up
+
+    def _heads(self, width: int, k: int) -> dict[str, nn.Module]:
+        if self.n_classifiers < 2:
+            raise ValueError(f"n_classifiers must be at least 2 to disagree; got {self.n_classifiers}.")
+        return {
+            "classifier": nn.Linear(width, k),
+            "ensemble": Ensemble(self.n_classifiers, width, k),
+            "discriminator": discriminator_head(width),
+        }
+
+    def _phases(self) -> Sequence[Phase]:
+        return [
+            Phase("warm-up", self.warm_up, self._learn_source, self._draw_bootstrap),
+            Phase("adversarial", 1 - self.warm_up, self._loss, self._weigh_classes),
+        ]
+
+    def _draw_bootstrap(self, fit: Fit) -> None:
+        """How often each source row is in each member's sample, (members, n)."""
+        if "bootstrap" not in fit.kept:
+            n = len(fit.source)
+            drawn = torch.randint(n, (self.n_classifiers, n), device=fit.source.device)
+            counts = torch.zeros(self.n_classifiers, n, device=fit.source.device)
+            fit.kept["bootstrap"] = counts.scatter_add_(1, drawn, torch.ones_like(counts))
+
+    def _ensemble_loss(self, fit: Fit, features: Tensor, batch: Batch) -> Tensor:
+        logits = fit.net["ensemble"](features)
+        y = batch.y.repeat(self.n_classifiers)
+        each = cross_entropy(logits.flatten(0, 1), y, reduction="none").reshape(logits.shape[:2])
+        weight: Tensor = fit.kept["bootstrap"][:, batch.source_rows]
+        return (weight * each).mean()
+
+    def _learn_source(self, fit: Fit, batch: Batch) -> Tensor:
+        return source_loss(fit, batch) + self._ensemble_loss(fit, batch.source, batch)
+
+    def _weigh_classes(self, fit: Fit) -> None:
+        """Weigh the source classes by the target rows that look known."""
+        self._calibrate(fit)
+        scores = torch.from_numpy(self._score(fit.target)).to(fit.source)
+        threshold = self.own_threshold if self.threshold is None else self.threshold
+        known = scores[scores[:, -1] >= threshold, :-1]
+        # Without a row or a second class there is nothing to weigh by.
+        fit.kept["class_weight"] = (
+            min_max(known.mean(dim=0)) if len(known) and fit.k > 1 else torch.ones(fit.k).to(fit.source)
+        )
+
+    def _loss(self, fit: Fit, batch: Batch) -> Tensor:
+        # The ensemble judges the features and, from here on, must not shape them.
+        loss = source_loss(fit, batch) + self._ensemble_loss(fit, batch.source.detach(), batch)
+        if not self.align:
+            return loss
+        target_proba = fit.net["ensemble"](batch.target).detach().softmax(dim=2)
+        strength = reversal_strength(batch.progress)
+        return loss + 0.5 * domain_loss(
+            fit.net["discriminator"](reverse_gradient(batch.source, strength)),
+            fit.net["discriminator"](reverse_gradient(batch.target, strength)),
+            fit.kept["class_weight"][batch.y],
+            known_weight(ensemble_uncertainty(target_proba)),
+        )
+
+    def _calibrate(self, fit: Fit) -> None:
+        every = torch.column_stack(ensemble_uncertainty(self._ensemble_of_target(fit)))
+        self._range = every.amin(dim=0), every.amax(dim=0)
+
+    def _ensemble_of_target(self, fit: Fit) -> Tensor:
+        flat = fit.score_target(lambda features: fit.net["ensemble"](features).softmax(dim=2).transpose(0, 1))
+        return flat.transpose(0, 1)
+
+    def _judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        low, high = self._range
+        uncertainty = ensemble_uncertainty(self._net["ensemble"](features).softmax(dim=2))
+        scaled = (torch.column_stack(uncertainty) - low) / (high - low).clamp_min(1e-10)
+        score = known_weight(Uncertainty(*scaled.clamp(0, 1).unbind(dim=1)))
+        return self._net["classifier"](features).softmax(dim=1), score

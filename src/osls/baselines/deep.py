@@ -1,0 +1,275 @@
+"""What the five open set adaptation networks share, so that a method's file holds only its algorithm.
+
+A method is a backbone with heads, one or more phases of training (each a loss and a share of the steps),
+and a score that says how known a row looks. Rows that score below a threshold are called novel.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from osls._typing import AnyArray, Floats
+from osls.base import Adaptation, OpenSetAdapter, Task
+from osls.baselines.rejection import known_odds, predicted_mix, reject
+from osls.nets.features import FeatureFactory, new_features
+from osls.training.core import Schedule, Trainer, as_tensor, resolve_device, score_rows, seeded
+from osls.training.encoding import Encoder
+from osls.training.sampling import EpochSampler
+from osls.validation import check_folds
+
+__all__ = ["Batch", "Callback", "DeepAdapter", "Fit", "Phase", "source_loss", "stack"]
+
+# Called after an epoch with its number and the target's probabilities.
+Callback = Callable[[int, Floats], None]
+
+
+class Batch(NamedTuple):
+    """One step's rows: both sides' features from one pass, the source's classes, and row numbers by side."""
+
+    source: Tensor
+    target: Tensor
+    y: Tensor
+    source_rows: Tensor
+    target_rows: Tensor
+    progress: float
+
+
+@dataclass
+class Fit:
+    """A fit in progress: backbone and heads, rows on the device, and what a method keeps between steps."""
+
+    net: nn.ModuleDict
+    source: Tensor
+    y: Tensor
+    target: Tensor
+    k: int
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    def score_target(self, head: Callable[[Tensor], Tensor]) -> Tensor:
+        """Outputs of a head on the features of every target row, in evaluation mode."""
+        self.net.eval()
+        out = score_rows(lambda rows: head(self.net["features"](rows)), self.target)
+        return torch.from_numpy(out).to(self.target.device)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the training with its own loss and its own cycle of the learning rate."""
+
+    name: str
+    share: float
+    loss: Callable[[Fit, Batch], Tensor]
+    before_epoch: Callable[[Fit], None] = lambda fit: None
+
+
+def source_loss(fit: Fit, batch: Batch) -> Tensor:
+    """Cross-entropy of the classifier on the labelled source."""
+    return cross_entropy(fit.net["classifier"](batch.source), batch.y)
+
+
+class DeepAdapter(OpenSetAdapter):
+    """Base of the adversarial and clustering methods; their novel share is the share they predict novel.
+
+    Parameters
+    ----------
+    align : bool, default=True
+        False drops the loss that aligns target with source, to see what it contributes.
+    threshold : float, optional
+        The least score of a row that is called known; by default the method's own. It applies when
+        predicting, so that ``set_params(threshold=...)`` works on a fitted model (``target_labels_`` keeps
+        the old one's answers); :func:`osls.baselines.best_threshold` finds the best in hindsight.
+    network : callable, optional
+        A function ``input_shape -> torch.nn.Module`` that makes the backbone, a module with an attribute
+        ``out_features``; by default an MLP for tables and a small convnet for images.
+    max_steps : int, optional
+        Optimiser steps; by default about thirty epochs and at least 1,000.
+    callback : callable, optional
+        Called after each epoch with its number and the target's probabilities at that time. Whoever has
+        the target's labels can follow the accuracy; the method never sees them.
+    novel_label, device, random_state
+        As in :class:`osls.PULSE`.
+
+    Attributes
+    ----------
+    known_score_ : array of shape (m,)
+        How known each row of X_target looks.
+    known_labels_ : array of shape (m,)
+        The best known class of each.
+    history_ : list of dict
+        Phase, epoch, loss, share predicted novel and predicted mix, one record an epoch.
+    """
+
+    # The paper's rule: below this score a row is novel. And between what scores can lie.
+    own_threshold: ClassVar[float] = 0.5
+    score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    # Whether source batches hold every class equally often.
+    balanced: ClassVar[bool] = False
+
+    known_score_: Floats
+    known_labels_: AnyArray
+
+    def __init__(
+        self,
+        *,
+        align: bool = True,
+        threshold: float | None = None,
+        network: FeatureFactory | None = None,
+        max_steps: int | None = None,
+        callback: Callback | None = None,
+        novel_label: Any = None,
+        device: str = "auto",
+        random_state: Any = None,
+    ):
+        self.align = align
+        self.threshold = threshold
+        self.network = network
+        self.max_steps = max_steps
+        self.callback = callback
+        self.novel_label = novel_label
+        self.device = device
+        self.random_state = random_state
+
+    # -- What a method says -------------------------------------------------------------------------
+
+    @abstractmethod
+    def _heads(self, width: int, k: int) -> dict[str, nn.Module]:
+        """Heads on ``width`` features by name; "classifier" has at least one output a class."""
+
+    @abstractmethod
+    def _phases(self) -> Sequence[Phase]:
+        """The training, in order."""
+
+    @abstractmethod
+    def _judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Probabilities of the k known classes (up to a factor), and how known each row looks."""
+
+    def _calibrate(self, fit: Fit) -> None:
+        """Prepare the score from the target as a whole; most need nothing."""
+
+    # -- The training -------------------------------------------------------------------------------
+
+    def _adapt(self, task: Task) -> Adaptation:
+        if self.threshold is not None and not np.isfinite(self.threshold):
+            raise ValueError(f"threshold must be a finite number or None; got {self.threshold}.")
+        self._closed = False
+        fit = self._train(task, self._phases())
+        scores = self._score(fit.target)
+        self.known_score_ = scores[:, -1]
+        self.known_labels_ = task.classes[scores[:, :-1].argmax(axis=1)]
+        proba = self._answer(scores)
+        return Adaptation(*predicted_mix(proba, task.source_marginal), proba)
+
+    def _adapt_to_nothing(self, task: Task) -> Adaptation:
+        self._closed = True
+        self._train(task, [Phase("source", 1.0, source_loss)])
+        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
+
+    def _train(self, task: Task, phases: Sequence[Phase]) -> Fit:
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ValueError(f"max_steps must be at least 1 or None; got {self.max_steps}.")
+        check_folds(task.y, task.classes, 2, len(task.y))
+        pool = stack(task.X, task.X_target)
+        device = resolve_device(self.device)
+        self._encoder = Encoder(pool)
+        rows = as_tensor(self._encoder(pool), device)
+        schedule = Schedule.for_rows(len(rows), steps=self.max_steps)
+        with seeded(int(task.rng.integers(2**31))) as generator:
+            features = new_features(self.network, tuple(rows.shape[1:]), len(rows))
+            width = int(features.out_features)  # type: ignore[arg-type]
+            self._net = nn.ModuleDict({"features": features, **self._heads(width, task.k)}).to(device)
+            n = len(task.y)
+            fit = Fit(self._net, rows[:n], torch.from_numpy(task.y).to(device), rows[n:], task.k)
+            weight = 1 / np.bincount(task.y)[task.y] if self.balanced else np.ones(n)
+            draw = _Drawer(fit, weight, schedule.batch_size, generator)
+            ends = np.round(np.cumsum([phase.share for phase in phases]) * schedule.steps).astype(int)
+            for phase, steps in zip(phases, np.diff(ends, prepend=0).tolist(), strict=True):
+                self._run(phase, fit, draw, replace(schedule, steps=max(1, steps)))
+        self._net.eval()
+        return fit
+
+    def _run(self, phase: Phase, fit: Fit, draw: _Drawer, schedule: Schedule) -> None:
+        trainer = Trainer(fit.net, schedule)
+        epoch = max(1, max(len(fit.source), len(fit.target)) // schedule.batch_size)
+        started = 0
+
+        def loss_of_next_batch() -> Tensor:
+            nonlocal started
+            started += 1
+            return phase.loss(fit, draw((started - 1) / schedule.steps))
+
+        while trainer.steps_done < schedule.steps:
+            phase.before_epoch(fit)
+            loss = trainer.run(loss_of_next_batch, min(epoch, schedule.steps - trainer.steps_done))
+            self._record(phase.name, loss, fit)
+
+    def _record(self, step: str, loss: float, fit: Fit) -> None:
+        record: dict[str, Any] = {"step": step, "epoch": len(self.history_) + 1, "loss": loss}
+        if len(fit.target):
+            self._calibrate(fit)
+            proba = self._answer(self._score(fit.target))
+            marginal, novel = predicted_mix(proba, np.full(fit.k, 1 / fit.k))
+            record |= {"novel_share": novel, "target_marginal": [*((1 - novel) * marginal).tolist(), novel]}
+            if self.callback is not None:
+                self.callback(record["epoch"], proba)
+        self.history_.append(record)
+
+    # -- Answers ------------------------------------------------------------------------------------
+
+    def _score(self, rows: Tensor) -> Floats:
+        """Class probabilities and, last, the score of rows on the device."""
+
+        def columns(chunk: Tensor) -> Tensor:
+            features = self._net["features"](chunk)
+            if self._closed:
+                proba = self._net["classifier"](features)[:, : len(self.classes_) - 1].softmax(dim=1)
+                return torch.column_stack([proba, torch.ones(len(proba), device=proba.device)])
+            return torch.column_stack(self._judge(features))
+
+        self._net.eval()
+        return score_rows(columns, rows).astype(np.float64)
+
+    def _answer(self, scores: Floats) -> Floats:
+        if self._closed:
+            return reject(scores[:, :-1], np.ones(len(scores)))
+        threshold = self.own_threshold if self.threshold is None else self.threshold
+        return reject(scores[:, :-1], known_odds(scores[:, -1], threshold, *self.score_range))
+
+    def _predict_proba(self, X: AnyArray) -> Floats:
+        return self._answer(self._score(as_tensor(self._encoder(X), next(self._net.parameters()).device)))
+
+
+class _Drawer:
+    """Draw a step's rows from both sides and send them through the backbone together.
+
+    Two passes would normalise each side by its own batch statistics, and hide what sets them apart.
+    """
+
+    def __init__(self, fit: Fit, source_weight: Floats, size: int, generator: torch.Generator):
+        self._fit = fit
+        self._size = size
+        self._samplers = [EpochSampler(source_weight, generator)]
+        if len(fit.target):
+            self._samplers.append(EpochSampler(np.ones(len(fit.target)), generator))
+
+    def __call__(self, progress: float) -> Batch:
+        fit = self._fit
+        drawn = [sampler.next(self._size).to(fit.source.device) for sampler in self._samplers]
+        source, target = drawn[0], drawn[1] if len(drawn) > 1 else drawn[0][:0]
+        features = fit.net["features"](torch.cat([fit.source[source], fit.target[target]]))
+        return Batch(features[: self._size], features[self._size :], fit.y[source], source, target, progress)
+
+
+def stack(X: AnyArray, X_target: AnyArray) -> AnyArray:
+    """Source rows, then target rows, dense or sparse."""
+    if sparse.issparse(X):
+        return sparse.vstack([X, X_target], format="csr")  # type: ignore[no-any-return]
+    return np.concatenate([X, X_target])

@@ -1,0 +1,199 @@
+"""k-PU: the reduction of open set label shift to one PU problem a class (section 5 of the paper)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+from scipy.special import expit, softmax
+from torch import Tensor
+
+from osls._typing import AnyArray, Bools, Floats, Ints
+from osls.base import Adaptation, OpenSetAdapter, Task
+from osls.baselines.deep import Callback, stack
+from osls.baselines.losses import k_positive_unlabeled
+from osls.baselines.rejection import reject
+from osls.mixture import BestBins, bbe_by_class
+from osls.pu.cvir import keep_as_novel
+from osls.training.core import Trainer, as_tensor, seeded
+from osls.training.learners import NetworkLearner
+from osls.training.predictors import Networks
+from osls.training.sampling import EpochSampler, assign_folds
+from osls.training.select import LearnerSpec, choose_learner
+from osls.validation import check_folds
+
+__all__ = ["KPU"]
+
+
+class KPU(OpenSetAdapter):
+    r"""One network with k heads, of which head j tells class j from the rest of the target.
+
+    Each head alternates BBE for its class's share and CVIR for its classifier, after a warm start by domain
+    discrimination. A row goes to the head with the highest score, or is novel if none reaches 1/2; the novel
+    share is one minus the sum of the classes' shares. BBE tends to overestimate, and k overestimates add up:
+    with many classes the novel share comes out near zero.
+
+    As everywhere in the package, the networks are cross-fitted: shares, kept rows and the target's answers
+    come from networks that did not see the row.
+
+    Parameters
+    ----------
+    network : "auto", "mlp", "convnet" or factory
+        The network, as the discriminator of :class:`osls.PULSE`; it has k outputs.
+    warm_start : float, default=0.5
+        Share of the steps in which all target rows count as negatives of every head.
+    delta, gamma : float
+        Of :class:`osls.mixture.BBE`.
+    callback : callable, optional
+        Called after each epoch with its number and the target's probabilities at that time.
+    n_folds, max_steps, novel_label, device, random_state
+        As in :class:`osls.PULSE`.
+
+    Attributes
+    ----------
+    class_shares_ : array of shape (k,)
+        BBE's share of each class in the target; their sum can be over one.
+
+    References
+    ----------
+    .. [1] Garg, Balakrishnan, Lipton. Domain Adaptation under Open Set Label Shift. NeurIPS 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from osls.baselines import KPU
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = KPU(max_steps=100, random_state=0).fit(X[y < 2], y[y < 2], X_target=X)
+    >>> model.class_shares_.shape
+    (2,)
+    """
+
+    class_shares_: Floats
+
+    def __init__(
+        self,
+        *,
+        network: LearnerSpec = "auto",
+        warm_start: float = 0.5,
+        delta: float = 0.1,
+        gamma: float = 0.01,
+        callback: Callback | None = None,
+        n_folds: int = 5,
+        max_steps: int | None = None,
+        novel_label: Any = None,
+        device: str = "auto",
+        random_state: Any = None,
+    ):
+        self.network = network
+        self.warm_start = warm_start
+        self.delta = delta
+        self.gamma = gamma
+        self.callback = callback
+        self.n_folds = n_folds
+        self.max_steps = max_steps
+        self.novel_label = novel_label
+        self.device = device
+        self.random_state = random_state
+
+    def _adapt(self, task: Task) -> Adaptation:
+        if not 0 < self.warm_start < 1:
+            raise ValueError(f"warm_start must lie in (0, 1); got {self.warm_start}.")
+        self._closed = False
+        m = task.X_target.shape[0]
+        learner = self._learner(stack(task.X, task.X_target), task)
+        n_folds = check_folds(task.y, task.classes, self.n_folds, m)
+        fold = assign_folds(np.concatenate([task.y, np.full(m, task.k)]), n_folds, task.rng)
+        scores, bins = self._alternate(learner, task, fold)
+        self.class_shares_ = bins.alpha
+        return Adaptation(bins.marginal, _rest(bins.alpha), self._answer(expit(scores)))
+
+    def _alternate(self, learner: NetworkLearner, task: Task, fold: Ints) -> tuple[Floats, BestBins]:
+        """Train the heads; return the target's out-of-fold logits and the classes' best bins."""
+        n, everyone, n_folds = len(task.y), np.arange(len(fold)), int(fold.max()) + 1
+        y = torch.from_numpy(task.y).to(learner.device)
+        balanced = 1 / np.bincount(task.y)[task.y]
+        source_weight = np.concatenate([balanced, np.zeros(len(fold) - n)])
+        target_weight = (everyone >= n).astype(float)
+        schedule = learner.schedule
+        epoch = max(1, max(n, len(fold) - n) // schedule.batch_size)
+        with seeded(int(task.rng.integers(2**31))) as generator:
+            networks = learner.new_networks(n_folds, task.k)
+            self._predictor = learner.predictor(networks, n_folds)
+            trainer = Trainer(networks, schedule)
+            source, target = (
+                [EpochSampler(np.where(fold == f, 0, weight), generator) for f in range(n_folds)]
+                for weight in (source_weight, target_weight)
+            )
+            kept = torch.ones(len(fold) - n, task.k, dtype=torch.bool, device=learner.device)
+
+            def loss_of_next_batch() -> Tensor:
+                size = schedule.batch_size
+                rows = torch.stack(
+                    [torch.cat([s.next(size), t.next(size)]) for s, t in zip(source, target, strict=True)]
+                )
+                rows = rows.to(learner.device)
+                # One pass for both sides: batch normalisation by side would hide what sets them apart.
+                logits = networks(learner.rows[rows])
+                return k_positive_unlabeled(
+                    logits[:, :size], y[rows[:, :size]], logits[:, size:], kept[rows[:, size:] - n]
+                )
+
+            while trainer.steps_done < schedule.steps:
+                loss = trainer.run(loss_of_next_batch, min(epoch, schedule.steps - trainer.steps_done))
+                scores = self._predictor.logits(learner.rows)[fold, everyone]
+                bins = bbe_by_class(scores[:n], task.y, scores[n:], delta=self.delta, gamma=self.gamma)
+                warm = trainer.steps_done < self.warm_start * schedule.steps
+                if not warm:
+                    kept = torch.from_numpy(_keep(scores[n:], bins.alpha)).to(learner.device)
+                self._record("warm start" if warm else "cvir", loss, bins, scores[n:])
+        return scores[n:], bins
+
+    def _record(self, step: str, loss: float, bins: BestBins, scores: Floats) -> None:
+        epoch, novel = len(self.history_) + 1, _rest(bins.alpha)
+        marginal = [*((1 - novel) * bins.marginal).tolist(), novel]
+        self.history_.append(
+            {"step": step, "epoch": epoch, "loss": loss, "novel_share": novel, "target_marginal": marginal}
+        )
+        if self.callback is not None:
+            self.callback(epoch, self._answer(expit(scores)))
+
+    def _adapt_to_nothing(self, task: Task) -> Adaptation:
+        learner = self._learner(task.X, task)
+        fold = assign_folds(task.y, check_folds(task.y, task.classes, self.n_folds, len(task.y)), task.rng)
+        models = learner.cross_fit(task.y, np.ones(len(task.y)), fold, task.k, int(task.rng.integers(2**31)))
+        # A network learner leaves networks behind.
+        self._predictor = cast(Networks, models.predictor)
+        self._closed = True
+        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
+
+    def _learner(self, X: AnyArray, task: Task) -> NetworkLearner:
+        learner = choose_learner(
+            self.network,
+            X,
+            task.classes,
+            max_steps=self.max_steps,
+            device=self.device,
+            n_jobs=None,
+            networks_only=True,
+        )
+        if not isinstance(learner, NetworkLearner):
+            raise ValueError(f"network must be a network: k heads share its layers; got {self.network!r}.")
+        return learner
+
+    def _answer(self, scores: Floats) -> Floats:
+        return reject(scores, np.ones(len(scores)) if self._closed else scores.max(axis=1))
+
+    def _predict_proba(self, X: AnyArray) -> Floats:
+        logits = self._predictor.logits(as_tensor(self._predictor.encoder(X), self._predictor.device))
+        return self._answer((softmax(logits, axis=2) if self._closed else expit(logits)).mean(axis=0))
+
+
+def _rest(shares: Floats) -> float:
+    """What the classes leave over, if anything."""
+    return max(0.0, 1 - float(shares.sum()))
+
+
+def _keep(scores: Floats, shares: Floats) -> Bools:
+    """Mark, for each head, the target rows that stay as its negatives: all but its class's share."""
+    return np.column_stack([keep_as_novel(s, 1 - a) for s, a in zip(scores.T, shares, strict=True)])
