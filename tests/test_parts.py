@@ -17,7 +17,7 @@ from osls.nets import SmallResNet, StackedMLP
 from osls.pu import losses
 from osls.pu.keep import keep_as_novel
 from osls.shift.calibration import fit_temperature, scale
-from osls.shift.joint import domain_score, joint_marginal
+from osls.shift.joint import domain_score, joint_marginal, solve_bins
 from osls.shift.programme import largest_mix
 from osls.training.core import Schedule, as_tensor, seeded
 from osls.training.encoding import Encoder
@@ -138,6 +138,14 @@ class TestShift:
         y = np.repeat([0, 1], [len(c) for c in per_class])
         rows = np.repeat(np.arange(4), np.round(4000 * target).astype(int))
         np.testing.assert_allclose(joint_marginal(scores[source], y, scores[rows]), truth, atol=1e-6)
+
+    def test_one_stray_row_does_not_rule_a_class_out(self):
+        """Class 1 is absent from the target; one of 50 rows of class 0 strays into its bin."""
+        counts, sizes = np.array([[40, 0], [1, 45]]), np.array([50, 50])
+        mix = solve_bins(counts, sizes, np.array([240, 0]), 600, start=np.array([0.5, 0.0]))
+        np.testing.assert_allclose(mix, [0.5, 0.0], atol=0.02)
+        # The programme without slack has no choice but zero.
+        np.testing.assert_allclose(largest_mix(counts / sizes, np.array([0.4, 0.0])), 0, atol=1e-12)
 
     def test_domain_score_is_bayes_rule(self):
         # p_1 = p_t and p_2 = 0 here: with the mix (.5, .5) the source has half the target's density.

@@ -10,12 +10,12 @@ not counted twice. The paper names this step, a direct estimate of the joint mar
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import nnls
 
 from osls._typing import Floats, Ints
 from osls.mixture.bbe import bbe_by_class
-from osls.shift.programme import largest_mix
 
-__all__ = ["domain_score", "joint_marginal"]
+__all__ = ["domain_score", "joint_marginal", "solve_bins"]
 
 _TINY = 1e-6
 
@@ -40,9 +40,47 @@ def joint_marginal(
     ratio_source, ratio_target = _class_to_target(scores_source), _class_to_target(scores_target)
     bins = bbe_by_class(ratio_source, y_source, ratio_target, delta=delta, gamma=gamma)
     inside = ratio_source >= bins.threshold
-    class_shares = np.stack([inside[y_source == j].mean(axis=0) for j in range(k)], axis=1)
-    mix = largest_mix(class_shares, (ratio_target >= bins.threshold).mean(axis=0))
+    class_counts = np.stack([inside[y_source == j].sum(axis=0) for j in range(k)], axis=1)
+    target_counts = (ratio_target >= bins.threshold).sum(axis=0)
+    sizes = np.bincount(y_source, minlength=k)
+    mix = solve_bins(class_counts, sizes, target_counts, len(ratio_target), start=bins.alpha)
     return mix if mix.sum() > 0 else bins.alpha
+
+
+def solve_bins(
+    class_counts: Ints, class_sizes: Ints, target_counts: Ints, target_size: int, *, start: Floats
+) -> Floats:
+    r"""Non-negative mix that explains the target's mass in every bin, up to sampling error.
+
+    In pure bins :math:`\sum_j \pi_j p_j(b) = p_t(b)` holds for all b, the case of equality of the programme
+    in :mod:`osls.shift.programme`. Sample shares miss it by their noise, so each equation is weighted by its
+    standard error. Insisting on :math:`\le` instead would let one stray row in the bin of a class that the
+    target lacks rule out the class it strayed from.
+
+    Parameters
+    ----------
+    class_counts : array of shape (bins, k)
+        Source rows of each class in each bin.
+    class_sizes : array of shape (k,)
+        Source rows of each class.
+    target_counts : array of shape (bins,)
+        Target rows in each bin.
+    target_size : int
+        Target rows.
+    start : array of shape (k,)
+        First guess, for the standard errors.
+    """
+    shares, target = class_counts / class_sizes, target_counts / target_size
+    # Half a row more: the error of an empty bin is not zero.
+    smooth = (class_counts + 0.5) / (class_sizes + 1)
+    smooth_target = (target_counts + 0.5) / (target_size + 1)
+    mix = start
+    for _ in range(3):
+        variance = smooth_target * (1 - smooth_target) / target_size
+        variance = variance + (mix**2 * smooth * (1 - smooth) / class_sizes).sum(axis=1)
+        error = np.sqrt(variance)
+        mix, _ = nnls(shares / error[:, None], target / error)
+    return np.asarray(mix)
 
 
 def domain_score(scores: Floats, mix: Floats) -> Floats:
