@@ -9,12 +9,11 @@ import numpy as np
 from scipy.special import expit
 
 from osls._typing import AnyArray, Floats, Ints
-from osls.base import Adaptation, OpenSetAdapter, Task, combine
+from osls.base import Adaptation, Task, combine
+from osls.baselines._parameters import inherit_parameters
+from osls.baselines.source_only import SourceOnly
 from osls.shift.calibration import fit_temperature, scale
 from osls.training.predictors import Predictor
-from osls.training.sampling import assign_folds
-from osls.training.select import LearnerSpec, choose_learner
-from osls.validation import check_folds
 
 __all__ = ["OpenSetEM", "confidence", "open_set_em"]
 
@@ -42,7 +41,8 @@ def open_set_em(proba: Floats, known: Floats, source_mix: Floats, *, iterations:
     return np.asarray(mix)
 
 
-class OpenSetEM(OpenSetAdapter):
+@inherit_parameters
+class OpenSetEM(SourceOnly):
     r"""The rival of Ye et al.: no training on the target, an EM over the outputs of what is there already.
 
     Three stages. A *reference* of made-up novel rows places the novelty score between 0 and 1 and gives the
@@ -81,25 +81,13 @@ class OpenSetEM(OpenSetAdapter):
     def __init__(
         self,
         *,
-        source_classifier: LearnerSpec = "auto",
         known_score: Callable[[Floats], Floats] = confidence,
         reference_discount: float = 2.0,
-        n_folds: int = 5,
-        max_steps: int | None = None,
-        novel_label: Any = None,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = None,
+        **shared: Any,
     ):
-        self.source_classifier = source_classifier
+        super().__init__(**shared)
         self.known_score = known_score
         self.reference_discount = reference_discount
-        self.n_folds = n_folds
-        self.max_steps = max_steps
-        self.novel_label = novel_label
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     def _adapt(self, task: Task) -> Adaptation:
         out_of_fold = self._classify(task)
@@ -132,19 +120,8 @@ class OpenSetEM(OpenSetAdapter):
         return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
 
     def _classify(self, task: Task) -> Floats:
-        """Train the source classifier, keep it calibrated, and return its out-of-fold probabilities."""
-        n_folds = check_folds(task.y, task.classes, self.n_folds, len(task.y))
-        learner = choose_learner(
-            self.source_classifier,
-            task.X,
-            task.classes,
-            max_steps=self.max_steps,
-            device=self.device,
-            n_jobs=self.n_jobs,
-        )
-        fold = assign_folds(task.y, n_folds, task.rng)
-        seed = int(task.rng.integers(2**31))
-        models = learner.cross_fit(task.y, np.ones(len(fold)), fold, task.k, seed)
+        """Train the source classifier, calibrate it, and return its out-of-fold probabilities."""
+        models = self._train(task)
         self._predictor: Predictor = models.predictor
         self._beta = fit_temperature(models.scores, task.y)
         return scale(models.scores, self._beta)
