@@ -139,6 +139,16 @@ def test_fitted_source_classifier_is_used_as_it_is(problem):
     assert np.mean(model.target_labels_ == problem.y_target) > 0.95
 
 
+def test_fitted_discriminator_is_trained_anew(problem):
+    """A classifier somebody fitted for something else cannot know what is novel here."""
+    fitted = ExtraTreesClassifier(20).fit(problem.X_source, problem.y_source)
+    model = PULSE(source_classifier=FOREST, discriminator=fitted, random_state=0)
+    again = PULSE(source_classifier=FOREST, discriminator=FOREST, random_state=0)
+    np.testing.assert_array_equal(
+        model.fit(**problem.training_data()).target_proba_, again.fit(**problem.training_data()).target_proba_
+    )
+
+
 def test_fitted_source_classifier_must_know_every_class(problem):
     known = problem.y_source != 2
     given = LogisticRegression().fit(problem.X_source[known], problem.y_source[known])

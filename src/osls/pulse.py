@@ -24,7 +24,7 @@ from osls.training.history import Advance, no_progress, progress_bar
 from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
-from osls.training.select import LearnerSpec, choose_learner
+from osls.training.select import LearnerSpec, as_fitted, choose_learner
 from osls.validation import check_folds
 
 __all__ = ["PULSE"]
@@ -183,7 +183,7 @@ class PULSE(OpenSetAdapter):
 
     def _adapt_by_paper(self, task: Task, pool: AnyArray, advance: Advance) -> Adaptation:
         n, m, k = task.X.shape[0], task.X_target.shape[0], task.k
-        source_learner = self._learner(self.source_classifier, pool, task, advance, networks_only=True)
+        source_learner = self._source_learner(pool, task, advance, networks_only=True)
         learner = self._learner(self.discriminator, pool, task, advance, networks_only=True)
         if not isinstance(learner, NetworkLearner):
             raise ValueError(
@@ -224,10 +224,8 @@ class PULSE(OpenSetAdapter):
     def _adapt_by_cross_fitting(self, task: Task, pool: AnyArray, advance: Advance) -> Adaptation:
         n, m = task.X.shape[0], task.X_target.shape[0]
         learner = self._learner(self.discriminator, pool, task, advance)
-        same = self.source_classifier is self.discriminator or (
-            isinstance(self.source_classifier, str) and self.source_classifier == self.discriminator
-        )
-        source_learner = learner if same else self._learner(self.source_classifier, pool, task, advance)
+        same = isinstance(self.source_classifier, str) and self.source_classifier == self.discriminator
+        source_learner = learner if same else self._source_learner(pool, task, advance)
         # Step 1: folds in place of a split; every row is held out once.
         n_folds = check_folds(task.y, task.classes, self.n_folds, m)
         # Step 2: the source classifier; all its models are out of sample for the target.
@@ -252,7 +250,7 @@ class PULSE(OpenSetAdapter):
         return Adaptation(marginal, novel_share, proba, interval)
 
     def _classify_source(self, learner: Learner, task: Task, fold: Ints) -> FoldModels:
-        """Fit f_s on the source rows of the pool and calibrate it on rows held out from it."""
+        """Fit f_s on the source rows of the pool; calibrate it on held-out rows, which the paper does not."""
         n, k = task.X.shape[0], task.k
         if k == 1:
             return FoldModels(np.ones((len(fold), 1)), Constant((1.0,)))
@@ -260,7 +258,7 @@ class PULSE(OpenSetAdapter):
         weight = np.repeat([1.0, 0.0], [n, len(fold) - n])
         models = learner.cross_fit(y, weight, fold, k, seed=int(task.rng.integers(2**31)))
         out = np.flatnonzero(fold[:n] >= 0)
-        beta = fit_temperature(models.scores[out], task.y[out])
+        beta = 1.0 if self.recipe == "paper" else fit_temperature(models.scores[out], task.y[out])
         scores = scale(models.scores, beta)
         accuracy = float(np.mean(scores[out].argmax(axis=1) == task.y[out]))
         self.history_.append({"step": "source classifier", "accuracy": accuracy, "temperature": 1 / beta})
@@ -342,6 +340,14 @@ class PULSE(OpenSetAdapter):
     def _mixture(self) -> MixtureEstimator:
         return BBE() if self.mixture is None else clone(self.mixture)
 
+    def _source_learner(
+        self, pool: AnyArray, task: Task, advance: Advance, *, networks_only: bool = False
+    ) -> Learner:
+        given = as_fitted(self.source_classifier, pool, task.classes)
+        return given or self._learner(
+            self.source_classifier, pool, task, advance, networks_only=networks_only
+        )
+
     def _learner(
         self,
         spec: LearnerSpec,
@@ -354,7 +360,6 @@ class PULSE(OpenSetAdapter):
         return choose_learner(
             spec,
             pool,
-            task.classes,
             max_steps=self.max_steps,
             device=self.device,
             n_jobs=self.n_jobs,
@@ -369,7 +374,7 @@ class PULSE(OpenSetAdapter):
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
         n_folds = check_folds(task.y, task.classes, self.n_folds, task.X.shape[0])
-        learner = self._learner(self.source_classifier, task.X, task, no_progress)
+        learner = self._source_learner(task.X, task, no_progress)
         f_s = self._classify_source(learner, task, assign_folds(task.y, n_folds, task.rng))
         self._remember(f_s.predictor, Constant((0.0, 1.0)), np.ones(task.k))
         return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))

@@ -79,7 +79,6 @@ class DomainDiscriminator(SourceOnly):
         learner = choose_learner(
             self.discriminator,
             pool,
-            task.classes,
             max_steps=self.max_steps,
             device=self.device,
             n_jobs=self.n_jobs,

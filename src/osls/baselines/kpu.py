@@ -171,7 +171,6 @@ class KPU(OpenSetAdapter):
         learner = choose_learner(
             self.network,
             X,
-            task.classes,
             max_steps=self.max_steps,
             device=self.device,
             n_jobs=None,

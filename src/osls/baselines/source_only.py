@@ -10,7 +10,7 @@ from osls._typing import AnyArray, Floats
 from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.training.learners import FoldModels
 from osls.training.sampling import assign_folds
-from osls.training.select import LearnerSpec, choose_learner
+from osls.training.select import LearnerSpec, as_fitted, choose_learner
 from osls.validation import check_folds
 
 __all__ = ["SourceOnly"]
@@ -69,10 +69,9 @@ class SourceOnly(OpenSetAdapter):
 
     def _train(self, task: Task) -> FoldModels:
         n_folds = check_folds(task.y, task.classes, self.n_folds, len(task.y))
-        learner = choose_learner(
+        learner = as_fitted(self.source_classifier, task.X, task.classes) or choose_learner(
             self.source_classifier,
             task.X,
-            task.classes,
             max_steps=self.max_steps,
             device=self.device,
             n_jobs=self.n_jobs,

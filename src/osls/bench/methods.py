@@ -61,9 +61,7 @@ def _oracle(problem: OSLSProblem, seed: int) -> Answers:
     names = np.append(problem.classes, problem.novel_label)
     index = {name: i for i, name in enumerate(names.tolist())}
     y = np.array([index[label] for label in problem.y_target.tolist()])
-    learner = choose_learner(
-        "auto", problem.X_target, problem.classes, max_steps=None, device="auto", n_jobs=None
-    )
+    learner = choose_learner("auto", problem.X_target, max_steps=None, device="auto", n_jobs=None)
     fold = assign_folds(y, 5, np.random.default_rng(seed))
     models = learner.cross_fit(y, np.ones(len(y)), fold, len(names), seed)
     return Answers(

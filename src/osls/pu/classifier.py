@@ -173,13 +173,9 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _learner(self, pool: AnyArray) -> Learner:
         spec = self.discriminator
         needs_network = self.objective in NETWORK_OBJECTIVES
-        if hasattr(spec, "get_params") and not isinstance(spec, type):
-            # One that is fitted would be used as it is; here it must learn this task.
-            spec = clone(spec)
         learner = choose_learner(
             spec,
             pool,
-            np.array([0, 1]),
             max_steps=self.max_steps,
             device=self.device,
             n_jobs=self.n_jobs,

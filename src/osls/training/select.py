@@ -28,7 +28,7 @@ from osls.training.learners import (
 )
 from osls.training.predictors import FittedClassifier
 
-__all__ = ["LearnerSpec", "choose_learner"]
+__all__ = ["LearnerSpec", "as_fitted", "choose_learner"]
 
 # A name, a scikit-learn classifier (which has no type), or a function that makes a network.
 LearnerSpec = str | NetworkFactory | Any
@@ -38,7 +38,6 @@ _NAMES = ("auto", "mlp", "trees", "linear", "convnet")
 def choose_learner(
     spec: LearnerSpec,
     X: AnyArray,
-    classes: AnyArray,
     *,
     max_steps: int | None,
     device: str,
@@ -92,25 +91,31 @@ def choose_learner(
             "each fold needs a fresh network of its own."
         )
     if hasattr(spec, "fit") and not isinstance(spec, type):
-        return _from_estimator(spec, X, classes, advance)
+        return SklearnLearner(X, _check_proba(spec), advance=advance)
     if callable(spec):
         return network(spec)
     raise TypeError(f"cannot use {spec!r} as a model; pass a name, a scikit-learn classifier or a factory.")
 
 
-def _from_estimator(estimator: Any, X: AnyArray, classes: AnyArray, advance: Advance) -> Learner:
+def as_fitted(spec: LearnerSpec, X: AnyArray, classes: AnyArray) -> Learner | None:
+    """Return a learner that uses a fitted source classifier as it is, or None if ``spec`` is not fitted."""
+    if isinstance(spec, str | type) or not hasattr(spec, "fit"):
+        return None
+    try:
+        check_is_fitted(spec)
+    except NotFittedError:
+        return None
+    column = {label: i for i, label in enumerate(np.asarray(_check_proba(spec).classes_).tolist())}
+    missing = [label for label in classes.tolist() if label not in column]
+    if missing:
+        raise ValueError(f"the fitted source_classifier does not know the class {missing[0]!r} of y.")
+    return Fitted(X, FittedClassifier(spec, [column[label] for label in classes.tolist()]))
+
+
+def _check_proba(estimator: Any) -> Any:
     if not hasattr(estimator, "predict_proba"):
         raise TypeError(
             f"{type(estimator).__name__} has no predict_proba; "
             "wrap it in sklearn.calibration.CalibratedClassifierCV."
         )
-    try:
-        check_is_fitted(estimator)
-    except NotFittedError:
-        return SklearnLearner(X, estimator, advance=advance)
-    column = {label: i for i, label in enumerate(np.asarray(estimator.classes_).tolist())}
-    missing = [label for label in classes.tolist() if label not in column]
-    if missing:
-        raise ValueError(f"the fitted source_classifier does not know the class {missing[0]!r} of y.")
-    order = [column[label] for label in classes.tolist()]
-    return Fitted(X, FittedClassifier(estimator, order))
+    return estimator
