@@ -14,8 +14,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/osls demo
 
+# Two workers of one thread each: more threads than cores slow the small networks down many times over.
 test: $(STAMP)
-	$(BIN)/pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --durations 10
 
 test-long: $(STAMP)
 	$(BIN)/pytest -o addopts='' tests/long
