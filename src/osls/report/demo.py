@@ -45,10 +45,11 @@ def run_demo(out: Path, seed: int) -> None:
     source = accuracy(problem.y_target, before.target_labels_, problem.novel_label)
     mix = _mix(problem, model)
     table = Table(title="Class mix of the new digits")
-    for heading in ("digit", "in the labels", "true", "estimated"):
+    for heading in ("digit", "in the labels", "true", "estimated", "95 % interval"):
         table.add_column(heading, justify="right")
     for row in mix:
         shares = [f"{100 * row[c]:.1f} %" for c in ("before", "truth", "estimate")]
+        shares.append(f"{100 * row['low']:.1f} to {100 * row['high']:.1f} %")
         table.add_row(row["name"], *shares, style="bold" if row["novel"] else None)
     console.print(table)
     console.print(
@@ -65,12 +66,21 @@ def _names(novel: Any) -> str:
 
 def _mix(problem: OSLSProblem, model: PULSE) -> list[dict[str, Any]]:
     return [
-        {"name": name, "before": before, "truth": truth, "estimate": estimate, "novel": name == "novel"}
-        for name, before, truth, estimate in zip(
+        {
+            "name": name,
+            "before": before,
+            "truth": truth,
+            "estimate": estimate,
+            "low": low,
+            "high": high,
+            "novel": name == "novel",
+        }
+        for name, before, truth, estimate, (low, high) in zip(
             [*map(str, problem.classes), "novel"],
             [*problem.source_marginal, 0.0],
             problem.target_marginal,
             model.target_marginal_,
+            model.marginal_interval_,
             strict=True,
         )
     ]
@@ -94,6 +104,7 @@ def _page(
         "demo.html",
         version=__version__,
         novel_share=model.novel_prevalence_,
+        interval=model.novel_interval_,
         true_share=problem.target_marginal[-1],
         novel_names=_names(novel),
         n_source=len(problem.y_source),
