@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import clone
 
 from osls._typing import AnyArray, Floats, Ints
@@ -25,7 +24,7 @@ from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
 from osls.training.select import LearnerSpec, as_fitted, choose_learner
-from osls.validation import check_folds
+from osls.validation import check_folds, stack_rows
 
 __all__ = ["PULSE"]
 
@@ -172,7 +171,7 @@ class PULSE(OpenSetAdapter):
             raise ValueError(f"level must lie in (0, 1) and n_bootstrap be at least 2; got {got}.")
         if self.max_steps is not None and self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1 or None; got {self.max_steps}.")
-        pool = _stack(task.X, task.X_target)
+        pool = stack_rows(task.X, task.X_target)
         stages = 2 if self.recipe == "paper" else 2 + self.rounds
         with progress_bar("PULSE", stages, visible=self.verbose) as advance:
             if self.recipe == "paper":
@@ -382,12 +381,6 @@ class PULSE(OpenSetAdapter):
     def _predict_proba(self, X: AnyArray) -> Floats:
         known = self._discriminator.predict_proba(X)[:, 1]
         return combine(known, self._classifier.predict_proba(X), self._importance)
-
-
-def _stack(X: AnyArray, X_target: AnyArray) -> AnyArray:
-    if sparse.issparse(X):
-        return sparse.vstack([X, X_target], format="csr")  # type: ignore[no-any-return]
-    return np.concatenate([X, X_target])
 
 
 def _first_of_each(y: Ints, k: int, *, exclude: AnyArray) -> AnyArray:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from osls._typing import AnyArray, Ints
 
-__all__ = ["append_novel_label", "check_folds", "check_rows", "check_target"]
+__all__ = ["append_novel_label", "check_folds", "check_rows", "check_target", "stack_rows"]
 
 _MIN_TARGET_ROWS = 10
 
@@ -66,6 +66,13 @@ def check_target(X_target: Any, X: Any) -> Any:
 
 def _columns(X: AnyArray) -> str:
     return f"{X.shape[1]} features" if X.ndim == 2 else f"rows of shape {X.shape[1:]}"
+
+
+def stack_rows(first: AnyArray, second: AnyArray) -> AnyArray:
+    """Return the pool: one side's rows, then the other's, dense or sparse."""
+    if sparse.issparse(first):
+        return sparse.vstack([first, second], format="csr")  # type: ignore[no-any-return]
+    return np.concatenate([first, second])
 
 
 def check_folds(y: Ints, classes: AnyArray, n_folds: int, n_target: int) -> int:

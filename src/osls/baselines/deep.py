@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -24,9 +23,9 @@ from osls.nets.features import FeatureFactory, new_features
 from osls.training.core import Schedule, Trainer, as_tensor, resolve_device, score_rows, seeded
 from osls.training.encoding import Encoder
 from osls.training.sampling import EpochSampler
-from osls.validation import check_folds
+from osls.validation import check_folds, stack_rows
 
-__all__ = ["Batch", "Callback", "DeepAdapter", "Fit", "Phase", "source_loss", "stack"]
+__all__ = ["Batch", "Callback", "DeepAdapter", "Fit", "Phase", "source_loss"]
 
 # Called after an epoch with its number and the target's probabilities.
 Callback = Callable[[int, Floats], None]
@@ -177,7 +176,7 @@ class DeepAdapter(OpenSetAdapter):
         if self.max_steps is not None and self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1 or None; got {self.max_steps}.")
         check_folds(task.y, task.classes, 2, len(task.y))
-        pool = stack(task.X, task.X_target)
+        pool = stack_rows(task.X, task.X_target)
         device = resolve_device(self.device)
         self._encoder = Encoder(pool)
         rows = as_tensor(self._encoder(pool), device)
@@ -266,10 +265,3 @@ class _Drawer:
         source, target = drawn[0], drawn[1] if len(drawn) > 1 else drawn[0][:0]
         features = fit.net["features"](torch.cat([fit.source[source], fit.target[target]]))
         return Batch(features[: self._size], features[self._size :], fit.y[source], source, target, progress)
-
-
-def stack(X: AnyArray, X_target: AnyArray) -> AnyArray:
-    """Source rows, then target rows, dense or sparse."""
-    if sparse.issparse(X):
-        return sparse.vstack([X, X_target], format="csr")  # type: ignore[no-any-return]
-    return np.concatenate([X, X_target])

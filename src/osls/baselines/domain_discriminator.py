@@ -10,14 +10,13 @@ from sklearn.base import clone
 from osls._typing import AnyArray, Floats
 from osls.base import Adaptation, Task, combine
 from osls.baselines._parameters import inherit_parameters
-from osls.baselines.deep import stack
 from osls.baselines.rejection import predicted_mix
 from osls.baselines.source_only import SourceOnly
 from osls.mixture import ElkanNoto, MixtureEstimator
 from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
 from osls.training.select import LearnerSpec, choose_learner
-from osls.validation import check_folds
+from osls.validation import check_folds, stack_rows
 
 __all__ = ["DomainDiscriminator", "rescale"]
 
@@ -75,7 +74,7 @@ class DomainDiscriminator(SourceOnly):
     def _adapt(self, task: Task) -> Adaptation:
         n, m = len(task.y), task.X_target.shape[0]
         self._models = self._train(task)
-        pool = stack(task.X, task.X_target)
+        pool = stack_rows(task.X, task.X_target)
         learner = choose_learner(
             self.discriminator,
             pool,

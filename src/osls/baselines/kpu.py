@@ -11,7 +11,7 @@ from torch import Tensor
 
 from osls._typing import AnyArray, Bools, Floats, Ints
 from osls.base import Adaptation, OpenSetAdapter, Task
-from osls.baselines.deep import Callback, stack
+from osls.baselines.deep import Callback
 from osls.baselines.losses import k_positive_unlabeled
 from osls.baselines.rejection import reject
 from osls.mixture import BestBins, bbe_by_class
@@ -21,7 +21,7 @@ from osls.training.learners import NetworkLearner
 from osls.training.predictors import Networks
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.select import LearnerSpec, choose_learner
-from osls.validation import check_folds
+from osls.validation import check_folds, stack_rows
 
 __all__ = ["KPU"]
 
@@ -101,7 +101,7 @@ class KPU(OpenSetAdapter):
             raise ValueError(f"warm_start must lie in (0, 1); got {self.warm_start}.")
         self._closed = False
         m = task.X_target.shape[0]
-        learner = self._learner(stack(task.X, task.X_target), task)
+        learner = self._learner(stack_rows(task.X, task.X_target), task)
         n_folds = check_folds(task.y, task.classes, self.n_folds, m)
         fold = assign_folds(np.concatenate([task.y, np.full(m, task.k)]), n_folds, task.rng)
         scores, bins = self._alternate(learner, task, fold)

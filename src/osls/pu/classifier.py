@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, Self, cast
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -21,7 +20,7 @@ from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant
 from osls.training.sampling import assign_folds
 from osls.training.select import LearnerSpec, choose_learner
-from osls.validation import check_rows
+from osls.validation import check_rows, stack_rows
 
 __all__ = ["PUClassifier"]
 
@@ -150,7 +149,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         problem = PUProblem(
             np.zeros(positive.shape[0], dtype=np.int64), np.ones(positive.shape[0]), unlabeled.shape[0]
         )
-        found = self._learn(self._learner(_stack(positive, unlabeled)), problem, rng)
+        found = self._learn(self._learner(stack_rows(positive, unlabeled)), problem, rng)
         self._predictor = found.predictor
         self.unlabeled_proba_ = np.column_stack([1 - found.target_scores, found.target_scores])
         return self
@@ -262,9 +261,3 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def _stack(first: AnyArray, second: AnyArray) -> AnyArray:
-    if sparse.issparse(first):
-        return sparse.vstack([first, second], format="csr")  # type: ignore[no-any-return]
-    return np.concatenate([first, second])
