@@ -1,4 +1,4 @@
-"""The benchmark: its rows, its resumption after a kill, its table, its command."""
+"""The benchmark's runs: rows, claims, a kill in the middle, two processes at once, a cluster, commands."""
 
 from __future__ import annotations
 
@@ -7,186 +7,450 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from typer.testing import CliRunner
 
-from osls.bench.methods import METHODS, find_method
-from osls.bench.runner import Run, draw_problem, pending, read_rows, run_all, run_one
-from osls.bench.table import summarise
+from dying import die_on_draw_zero
+from osls.bench import claims
+from osls.bench.claims import Claim
+from osls.bench.execute import run_config
+from osls.bench.methods import run_method
+from osls.bench.networks import NetworkPlan, NetworkSpec
+from osls.bench.plan import cells_of
+from osls.bench.problems import draw_problem
+from osls.bench.rows import COLUMNS, config_key, read_json_lines, read_parquet
+from osls.bench.runner import Progress, pending, run_cells, run_study
+from osls.bench.slots import Slot, local_slots
+from osls.bench.store import Store
+from osls.bench.study import parse_study
 from osls.cli import app
-from osls.datasets import DATASETS, load_dataset
+
+ARRAYS = Path(__file__).parents[1] / "benchmarks" / "results" / "arrays.jsonl"
+FAST = {"name": "source-only", "parameters": {"source_classifier": "linear", "n_folds": 2}}
 
 
-def test_a_run_is_one_complete_row():
-    row = run_one(Run("digits", "source-only", draw=0))
-    assert row["error"] is None
-    assert row["acc_novel"] == 0
-    assert row["novel_estimate"] == 0
-    assert row["mpe_novel"] == row["novel_true"] > 0
-    assert set(row["versions"]) == {"python", "osls", "numpy", "scipy", "scikit-learn", "torch"}
-    assert row["seconds"] > 0
-    json.dumps(row)
+def content(draws: int = 3, **changes):
+    """The content of a study file whose runs take a fraction of a second."""
+    data = [{"name": "digits", "rows": 200, "novel": 2}]
+    return {"name": "fast", "data": data, "methods": [FAST], "draws": draws} | changes
 
 
-def test_a_draw_is_the_same_problem_for_every_method_and_differs_from_the_next():
-    one, two = (draw_problem(Run("digits", m, draw=3)) for m in ("pulse", "oracle"))
-    np.testing.assert_array_equal(one.X_target, two.X_target)
-    assert len(draw_problem(Run("digits", "pulse", draw=4)).X_target) != len(one.X_target)
+def study_of(**changes):
+    return parse_study(content(**changes))
 
 
-def test_number_of_novel_classes_can_be_set():
-    assert len(draw_problem(Run("digits", "pulse", draw=0, novel=0)).classes) == 10
-    assert len(draw_problem(Run("digits", "pulse", draw=0, novel=9)).classes) == 1
+class Recorder:
+    """A run that takes a while and remembers that it was run."""
+
+    def __init__(self, seconds: float = 0.0):
+        self.draws: list[int] = []
+        self._seconds = seconds
+
+    def __call__(self, config):
+        self.draws.append(config["draw"])
+        time.sleep(self._seconds)
+        return {"error": None, "acc_all": 1.0}
 
 
-def test_failing_runs_are_recorded_and_tried_again(tmp_path):
-    path = tmp_path / "runs.jsonl"
-    bad = Run("digits", "source-only", draw=0, novel=10)
-    rows = list(run_all([bad], path, jobs=1))
-    assert "at least one class must stay known" in rows[0]["error"]
-    assert pending([bad], path) == [bad]
-    assert summarise(read_rows(path))[0]["Draws"] == "0 (+1 failed)"
+def threads(n: int) -> list[Slot]:
+    return [Slot(lambda: ThreadPoolExecutor(1)) for _ in range(n)]
 
 
-def test_half_a_line_is_ignored_and_not_glued_to_the_next(tmp_path):
-    path = tmp_path / "runs.jsonl"
-    run = Run("digits", "source-only", draw=0, novel=10)
-    path.write_text('{"data": "digits", "meth')
-    assert read_rows(path) == []
-    list(run_all([run], path, jobs=1))
-    assert len(read_rows(path)) == 1
+@pytest.fixture(scope="module")
+def row():
+    return run_config(cells_of(study_of(draws=1))[0].config)
 
 
-def test_table_has_mean_spread_worst_and_regret():
-    base = {
-        "data": "d",
-        "error": None,
-        "acc_seen": 1.0,
-        "acc_novel": float("nan"),
-        "test_acc_all": 1.0,
-        "mpe_seen": 0.0,
-        "seconds": 1.0,
-    }
-    rows = [
-        {**base, "method": "a", "draw": 0, "acc_all": 0.8, "mpe_novel": 0.1},
-        {**base, "method": "a", "draw": 1, "acc_all": 0.6, "mpe_novel": 0.3},
-        {**base, "method": "oracle", "draw": 0, "acc_all": 0.9, "mpe_novel": 0.0},
-        {**base, "method": "oracle", "draw": 1, "acc_all": 0.9, "mpe_novel": 0.0},
-    ]
-    line = summarise(rows)[0]
-    assert line["Acc (all)"] == "0.700\n±0.100\n(0.600)"
-    assert line["MPE (novel)"] == "0.200\n±0.100\n(0.300)"
-    assert line["Regret"] == "0.200\n±0.100\n(0.300)"
-    assert line["Acc (novel)"] == "-"
+class TestRow:
+    def test_is_complete(self, row):
+        assert row["error"] is None
+        assert row["acc_novel"] == 0
+        assert row["novel_estimate"] == 0
+        assert row["mpe_novel"] == row["novel_true"] > 0
+        assert row["n_source"] + row["n_target"] + row["n_test"] == 200
+        assert row["k"] == 8
+        assert row["seconds"] > 0
+        assert row["cpu_seconds"] > 0
+        assert row["peak_memory_mb"] > 50
+        versions = {"python", "osls", "numpy", "scipy", "scikit-learn", "torch"}
+        assert set(json.loads(row["versions"])) == versions
+        assert {"cpu", "cores", "memory_gb"} <= set(json.loads(row["hardware"]))
+
+    def test_names_no_unknown_column(self, row):
+        assert set(row) <= set(COLUMNS)
+
+    def test_of_a_failure_has_error_and_traceback(self):
+        config = cells_of(study_of(draws=1))[0].config
+        row = run_config(config | {"data": config["data"] | {"novel": 10}})
+        assert "at least one class must stay known" in row["error"]
+        assert "simulate_osls" in row["traceback"]
+        assert json.loads(row["versions"])["osls"]
+
+    def test_follows_epochs_and_finds_the_best_threshold(self):
+        method = {"name": "backprop-oda", "parameters": {"max_steps": 12}}
+        row = run_config(cells_of(study_of(draws=1, methods=[method]))[0].config)
+        epochs = json.loads(row["history"])
+        assert len(epochs) >= 3
+        assert epochs[-1]["acc_all"] == pytest.approx(row["acc_all"], abs=1e-5)
+        assert epochs[-1]["mpe_novel"] == pytest.approx(row["mpe_novel"], abs=1e-5)
+        assert row["acc_best_threshold"] >= row["acc_all"]
+
+    def test_has_the_interval_and_whether_it_covers(self):
+        method = {"name": "pulse", "parameters": {"n_folds": 2, "rounds": 1, "n_bootstrap": 10}}
+        method["parameters"] |= {"source_classifier": "linear", "discriminator": "linear"}
+        row = run_config(cells_of(study_of(draws=1, methods=[method]))[0].config)
+        covered = row["novel_low"] <= row["novel_true"] <= row["novel_high"]
+        assert row["error"] is None
+        assert row["novel_covered"] is covered
 
 
-@pytest.mark.parametrize("name", [m for m in METHODS if m in ("source-only", "pulse-trees")])
-def test_methods_do_not_see_target_labels(name):
-    problem = draw_problem(Run("digits", name, draw=0))
-    problem = replace(problem, X_source=problem.X_source[:300], y_source=problem.y_source[:300])
-    corrupted = replace(problem, y_target=problem.y_target[::-1], y_test=problem.y_test[::-1])
-    answers = [find_method(name)(p, 0) for p in (problem, corrupted)]
-    np.testing.assert_array_equal(answers[0].target_labels, answers[1].target_labels)
-    np.testing.assert_array_equal(answers[0].target_marginal, answers[1].target_marginal)
+class TestProblem:
+    def test_a_draw_is_one_problem_and_the_next_another(self):
+        data = {"name": "digits"}
+        one, two = draw_problem(data, draw=3), draw_problem(data, draw=3)
+        np.testing.assert_array_equal(one.X_target, two.X_target)
+        assert len(draw_problem(data, draw=4).X_target) != len(one.X_target)
+
+    def test_novel_by_number_by_class_and_by_name(self):
+        assert len(draw_problem({"name": "digits", "novel": 0}, draw=0).classes) == 10
+        assert len(draw_problem({"name": "digits", "novel": 9}, draw=0).classes) == 1
+        for novel in ([8, 9], ["8", "9"]):
+            classes = draw_problem({"name": "digits", "novel": novel}, draw=0).classes
+            assert classes.tolist() == list(range(8))
+        with pytest.raises(ValueError, match="unknown class 'ten'"):
+            draw_problem({"name": "digits", "novel": ["ten"]}, draw=0)
+
+    def test_sizes(self):
+        problem = draw_problem({"name": "digits", "rows": 500, "target_size": 60, "test_size": 0.0}, draw=0)
+        assert len(problem.y_target) == problem.X_target.shape[0] == 60
+        assert len(problem.y_test) == 0
+        assert problem.target_marginal.sum() == pytest.approx(1)
+
+    @pytest.mark.filterwarnings("ignore:lbfgs failed to converge")
+    @pytest.mark.parametrize("name", ["source-only", "pulse-trees"])
+    def test_methods_do_not_see_target_labels(self, name):
+        problem = draw_problem({"name": "digits", "rows": 300}, draw=0)
+        corrupted = replace(problem, y_target=problem.y_target[::-1], y_test=problem.y_test[::-1])
+        quick = {"n_folds": 2, "source_classifier": "linear"}
+        if name == "pulse-trees":
+            quick |= {"discriminator": "linear", "rounds": 1, "n_bootstrap": 10}
+        answers = [run_method(name, p, seed=0, parameters=quick) for p in (problem, corrupted)]
+        np.testing.assert_array_equal(answers[0].target_labels, answers[1].target_labels)
+        np.testing.assert_array_equal(answers[0].target_marginal, answers[1].target_marginal)
+
+    def test_oracle_knows(self):
+        problem = draw_problem({"name": "digits", "target_size": 300}, draw=0)
+        network = NetworkPlan(NetworkSpec(body="mlp"))
+        answers = run_method("oracle", problem, seed=0, parameters={"max_steps": 100}, network=network)
+        assert np.mean(answers.test_labels == problem.y_test) > 0.85
 
 
-def test_oracle_knows():
-    problem = draw_problem(Run("digits", "oracle", draw=0))
-    small = replace(problem, X_target=problem.X_target[:300], y_target=problem.y_target[:300])
-    answers = METHODS["oracle"](small, 0)
-    assert np.mean(answers.test_labels == small.y_test) > 0.85
+class TestClaims:
+    def test_only_one_gets_it(self, tmp_path):
+        got = []
+        together = threading.Barrier(8)
+
+        def try_it():
+            together.wait()
+            got.append(Claim(tmp_path / "run").acquire())
+
+        workers = [threading.Thread(target=try_it) for _ in range(8)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert sorted(got) == [False] * 7 + [True]
+        assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+    def test_released_it_can_be_had_again(self, tmp_path):
+        first, second = Claim(tmp_path / "run"), Claim(tmp_path / "run")
+        assert first.acquire()
+        second.release()
+        assert not second.acquire()
+        first.release()
+        assert second.acquire()
+
+    def leave_behind(self, path, **owner):
+        mine = Claim(path)
+        assert mine.acquire()
+        path.write_text(json.dumps(json.loads(path.read_text()) | owner))
+        return mine
+
+    def test_of_a_dead_process_is_taken_over_once(self, tmp_path):
+        gone = subprocess.Popen([sys.executable, "-c", ""])
+        gone.wait()
+        lost = self.leave_behind(tmp_path / "run", pid=gone.pid, token="lost")
+        assert not lost.is_held()
+        assert [Claim(tmp_path / "run").acquire() for _ in range(3)] == [True, False, False]
+
+    def test_of_a_later_process_with_the_same_number_is_taken_over(self, tmp_path):
+        self.leave_behind(tmp_path / "run", since=1.0)
+        assert Claim(tmp_path / "run").acquire()
+
+    def test_of_another_machine_is_left_alone_while_it_is_touched(self, tmp_path):
+        self.leave_behind(tmp_path / "run", machine="elsewhere")
+        assert not Claim(tmp_path / "run").acquire()
+        long_ago = time.time() - claims.STALE_AFTER - 1
+        os.utime(tmp_path / "run", (long_ago, long_ago))
+        assert Claim(tmp_path / "run").acquire()
+
+    def test_touch_and_release_leave_another_owner_alone(self, tmp_path):
+        mine = self.leave_behind(tmp_path / "run", token="theirs")
+        os.utime(tmp_path / "run", (1, 1))
+        mine.touch()
+        mine.release()
+        assert (tmp_path / "run").stat().st_mtime == 1
 
 
-def test_workers_end_with_their_parent(tmp_path):
-    """kill -9 of the parent alone: its workers must not go on computing."""
-    command = [sys.executable, "-m", "osls.cli", "bench", "--methods", "pulse-trees", "--draws", "9"]
+class TestRunner:
+    def test_each_is_run_once_and_kept(self, tmp_path):
+        cells, store, run = cells_of(study_of(draws=5)), Store(tmp_path), Recorder()
+        run_cells(cells, store, threads(2), run=run)
+        assert sorted(run.draws) == [0, 1, 2, 3, 4]
+        assert pending(cells, {row["key"]: row for row in store.rows()}) == []
+        assert not list((tmp_path / "claims").glob("[0-9a-f]*"))
+
+    def test_two_at_once_share_the_work(self, tmp_path):
+        cells, run = cells_of(study_of(draws=12)), Recorder(0.03)
+        both = [
+            threading.Thread(target=run_cells, args=(cells, Store(tmp_path), threads(2)), kwargs={"run": run})
+            for _ in range(2)
+        ]
+        for one in both:
+            one.start()
+        for one in both:
+            one.join()
+        assert sorted(run.draws) == list(range(12))
+        assert len(Store(tmp_path).rows()) == 12
+
+    def test_what_was_finished_since_planning_is_not_run_again(self, tmp_path):
+        cells, store = cells_of(study_of(draws=2)), Store(tmp_path)
+        run_cells(cells[:1], store, threads(1), run=Recorder())
+        run, told = Recorder(), []
+        run_cells(cells, store, threads(1), run=run, progress=Progress(finished=lambda c, r: told.append(c)))
+        assert run.draws == [1]
+        assert len(told) == 2
+
+    def test_a_failure_is_recorded_and_the_others_go_on(self, tmp_path):
+        def run(config):
+            if config["draw"] == 1:
+                raise MemoryError("too much")
+            return {"error": None}
+
+        run_cells(cells_of(study_of()), Store(tmp_path), threads(1), run=run)
+        errors = {row["draw"]: row["error"] for row in Store(tmp_path).rows()}
+        assert errors == {0: None, 1: "MemoryError: too much", 2: None}
+
+    def test_failures_are_tried_again_only_if_asked(self, tmp_path):
+        study = study_of(draws=1, data=[{"name": "digits", "novel": 10}])
+        cells = cells_of(study)
+        run_cells(cells, Store(tmp_path), threads(1), run=lambda config: {"error": "no"})
+        rows = {row["key"]: row for row in Store(tmp_path).rows()}
+        assert pending(cells, rows) == []
+        again = pending(cells, rows, retry_failed=True)
+        assert again == cells
+        run_cells(again, Store(tmp_path), threads(1), before=rows, run=Recorder())
+        assert Store(tmp_path).rows()[0]["error"] is None
+
+    def test_a_stopped_runner_leaves_no_claim(self, tmp_path):
+        def stop(cell):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run_cells(cells_of(study_of()), Store(tmp_path), threads(1), progress=Progress(started=stop))
+        cells, run = cells_of(study_of()), Recorder()
+        run_cells(cells, Store(tmp_path), threads(1), run=run)
+        assert len(run.draws) == 3
+
+    def test_renamed_rows_are_not_run_again(self, tmp_path):
+        cells = cells_of(study_of())
+        run_cells(cells, Store(tmp_path), threads(1), run=Recorder())
+        renamed = study_of(methods=[FAST | {"label": "alone"}])
+        rows = run_study(renamed, tmp_path)
+        assert [row["method"] for row in rows] == ["alone"] * 3
+        assert [row["acc_all"] for row in rows] == [1.0] * 3
+        assert [row["method"] for row in Store(tmp_path).rows()] == ["alone"] * 3
+
+    def test_a_dead_worker_costs_one_run(self, tmp_path):
+        """Real processes: one run kills its own, the next ones get a new one."""
+        cells, store = cells_of(study_of(draws=2)), Store(tmp_path)
+        with local_slots(1) as slots:
+            run_cells(cells, store, slots, run=die_on_draw_zero)
+        errors = {row["draw"]: row["error"] for row in store.rows()}
+        assert errors[0].startswith("WorkerDied")
+        assert errors[1] is None
+
+    def test_on_a_dask_cluster(self, tmp_path):
+        distributed = pytest.importorskip("distributed")
+        options = {"n_workers": 2, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
+        with distributed.LocalCluster(**options) as cluster:
+            rows = run_study(study_of(), tmp_path, scheduler=cluster.scheduler_address)
+        assert [row["error"] for row in rows] == [None] * 3
+        assert sorted(row["draw"] for row in rows) == [0, 1, 2]
+
+    def test_a_cluster_that_is_not_there(self, tmp_path):
+        with pytest.raises(ValueError, match="no Dask scheduler answers"):
+            run_study(study_of(), tmp_path, scheduler="nonsense")
+
+
+class TestStore:
+    def test_parquet_holds_every_row_and_survives_without_the_single_files(self, tmp_path):
+        cells, store = cells_of(study_of()), Store(tmp_path)
+        run_cells(cells, store, threads(1), run=Recorder())
+        store.compact(cell.key for cell in reversed(cells))
+        rows = read_parquet(store.parquet)
+        assert [row["draw"] for row in rows] == [2, 1, 0]
+        assert list(rows[0]) == list(COLUMNS)
+        for path in (tmp_path / "runs").glob("*.json"):
+            path.unlink()
+        assert pending(cells, {row["key"]: row for row in store.rows()}) == []
+
+    def test_measures_that_are_absent_are_null(self, tmp_path):
+        Store(tmp_path).write([{"key": "a", "acc_novel": float("nan"), "acc_all": 0.5}])
+        row = Store(tmp_path).compact()[0]
+        assert row["acc_novel"] is None
+        assert row["acc_all"] == 0.5
+
+    def test_first_benchmark_is_imported_and_counts_as_done(self, tmp_path):
+        result = CliRunner().invoke(app, ["bench", "import", str(ARRAYS), "--out", str(tmp_path)])
+        assert result.exit_code == 0, result.output
+        rows = Store(tmp_path).rows()
+        assert len(rows) == len({row["key"] for row in read_json_lines(ARRAYS)})
+        same = parse_study({"name": "s", "data": ["digits"], "methods": ["pulse", "oracle"], "draws": 20})
+        assert pending(cells_of(same), {row["key"]: row for row in rows}) == []
+        pulse = [row["acc_all"] for row in rows if row["key"] in {c.key for c in cells_of(same)[::2]}]
+        assert np.mean(pulse) == pytest.approx(0.968, abs=0.001)
+
+    def test_half_a_line_is_left_out(self, tmp_path):
+        whole = ARRAYS.read_text().splitlines()[0]
+        (tmp_path / "cut.jsonl").write_text(whole + "\n" + whole[:40])
+        assert len(read_json_lines(tmp_path / "cut.jsonl")) == 1
+
+    def test_key_does_not_depend_on_the_order_of_keys(self):
+        assert config_key({"a": 1, "b": 2}) == config_key({"b": 2, "a": 1}) != config_key({"a": 1, "b": 3})
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "osls.cli", "bench", *map(str, arguments)]
+
+
+def test_kill_nine_then_two_processes_finish_it(tmp_path):
+    """Kill the parent in the middle: its workers end; two new processes share the rest, nothing twice."""
+    file, out = tmp_path / "study.yml", tmp_path / "out"
+    file.write_text(yaml.safe_dump(content(draws=10)))
+    run = command("run", file, "--out", out, "--jobs", 1)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    out = tmp_path / "runs.jsonl"
-    process = subprocess.Popen([*command, "--jobs", "1", "--out", str(out)], start_new_session=True, **quiet)
-
-    def members() -> list[str]:
-        listed = subprocess.run(["ps", "-o", "pid=", "-g", str(process.pid)], capture_output=True, text=True)
-        return listed.stdout.split()
-
-    deadline = time.monotonic() + 60
-    while len(members()) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(3)
+    process = subprocess.Popen(run, start_new_session=True, **quiet)
+    rows = out / "runs"
+    wait_until(lambda: len(list(rows.glob("*.json"))) >= 2)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 30
-    while members() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    left = members()
-    if left:
-        os.killpg(process.pid, signal.SIGKILL)
-    assert left == []
+    try:
+        wait_until(lambda: not group_of(process.pid), seconds=20)
+    finally:
+        if group_of(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+    before = {path.name: path.read_text() for path in rows.glob("*.json")}
+    assert 2 <= len(before) < 10
+
+    both = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    printed = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    ran = [int(text.rsplit(" of 10 runs were run by this command", 1)[0].split()[-1]) for text in printed]
+    assert sum(ran) == 10 - len(before)
+    assert {name: (rows / name).read_text() for name in before} == before
+    assert [row["error"] for row in read_parquet(out / "results.parquet")] == [None] * 10
 
 
-def test_command_resumes_after_a_kill(tmp_path):
-    """kill -9 in the middle, then the same command: everything is there once."""
-    out = tmp_path / "runs.jsonl"
-    command = [sys.executable, "-m", "osls.cli", "bench", "--methods", "source-only", "--draws", "4"]
-    command += ["--jobs", "1", "--out", str(out)]
+def test_ctrl_c_ends_cleanly(tmp_path):
+    file, out = tmp_path / "study.yml", tmp_path / "out"
+    file.write_text(yaml.safe_dump(content(draws=50, methods=["pulse-trees"])))
     process = subprocess.Popen(
-        command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command("run", file, "--out", out, "--jobs", 1),
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    deadline = time.monotonic() + 120
-    while len(read_rows(out)) < 1 and time.monotonic() < deadline:
+    wait_until(lambda: any((out / "claims").glob("[0-9a-f]*")))
+    os.killpg(process.pid, signal.SIGINT)
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "to go on: osls bench run" in printed
+    assert "Traceback" not in errors
+    assert not list((out / "claims").glob("[0-9a-f]*"))
+    wait_until(lambda: not group_of(process.pid), seconds=20)
+
+
+def group_of(leader: int) -> list[str]:
+    listed = subprocess.run(["ps", "-o", "pid=", "-g", str(leader)], capture_output=True, text=True)
+    return listed.stdout.split()
+
+
+def wait_until(condition, seconds: float = 90.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "this did not happen in time"
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    before = len(read_rows(out))
-    assert 1 <= before < 4
-    finished = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert f"{before} of 4 runs" in finished.stdout
-    assert "source-only" in finished.stdout
-    assert sorted(row["draw"] for row in read_rows(out)) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--data", "digitz"], "Did you mean 'digits'"),
-        (["--methods", "puls"], "Did you mean 'pulse'"),
-        (["--data", "nothing-like-it"], "unknown data set"),
-    ],
-)
-def test_unknown_names_end_with_a_hint(arguments, message, tmp_path):
-    result = CliRunner().invoke(app, ["bench", "--out", str(tmp_path / "r.jsonl"), *arguments])
-    assert result.exit_code == 2
-    assert message in result.output
+class TestCommands:
+    def invoke(self, *arguments):
+        return CliRunner().invoke(app, ["bench", *map(str, arguments)])
 
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--data", "digitz"], "did you mean 'digits'"),
+            (["--methods", "puls"], "did you mean 'pulse'"),
+            (["--data", "nothing-like-it"], "unknown data set"),
+            (["table", "no-such-folder"], "does not exist"),
+            (["run", "no-such-study.yml"], "cannot be read"),
+        ],
+    )
+    def test_what_is_unknown_is_named(self, arguments, message, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        result = self.invoke(*arguments)
+        assert result.exit_code == 2
+        assert message in result.output
 
-class TestData:
-    def test_folder_must_be_named(self, monkeypatch):
-        monkeypatch.delenv("OSLS_DATA", raising=False)
-        with pytest.raises(FileNotFoundError, match="OSLS_DATA"):
-            load_dataset("letter").load()
+    def test_without_a_command_it_runs_the_named_methods(self, tmp_path, monkeypatch):
+        """As in the first version; its file of JSON lines is read and written."""
+        monkeypatch.chdir(tmp_path)
+        out = tmp_path / "runs.jsonl"
+        lines = ARRAYS.read_text().splitlines()
+        old = [line for line in lines if '"digits", "method": "source-only", "draw": 0,' in line][:1]
+        out.write_text(old[0] + "\n")
+        result = self.invoke("--methods", "source-only", "--draws", 1, "--jobs", 1, "--out", out)
+        assert result.exit_code == 0, result.output
+        assert "1 of 1 runs are in" in result.output
+        assert "0.762" in result.output
+        assert read_json_lines(out)[0]["acc_all"] == json.loads(old[0])["acc_all"]
 
-    def test_missing_text_is_named(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("OSLS_DATA", str(tmp_path))
-        with pytest.raises(FileNotFoundError, match="20news-bydate_py3"):
-            load_dataset("newsgroups").load()
+    def test_dry_run_lists_and_runs_nothing(self, tmp_path):
+        (tmp_path / "s.yml").write_text(yaml.safe_dump(content()))
+        result = self.invoke("run", tmp_path / "s.yml", "--out", tmp_path / "out", "--dry-run")
+        assert "3 of 3 runs are to be run" in result.output
+        assert not (tmp_path / "out").exists()
 
-    def test_missing_file_is_named(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("OSLS_DATA", str(tmp_path))
-        with pytest.raises(FileNotFoundError, match=r"letter\.npz"):
-            load_dataset("letter").load()
+    def test_list_names_data_methods_parameters_and_studies(self, tmp_path):
+        (tmp_path / "s.yml").write_text(yaml.safe_dump(content(title="A study of mine")))
+        result = self.invoke("list", "--studies", tmp_path)
+        for words in ("newsgroups", "backprop-oda", "boundary", "resnet18-small-images", "A study of mine"):
+            assert words in result.output
 
-    def test_both_layouts(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("OSLS_DATA", str(tmp_path))
-        np.savez(tmp_path / "letter.npz", X=np.ones((4, 2)), y=np.arange(4))
-        images = np.full((2, 3, 3), 255, np.uint8)
-        np.savez(tmp_path / "mnist.npz", X_train=images, y_train=[0, 1], X_test=images[:1], y_test=[2])
-        X, y = DATASETS["letter"].load()
-        assert X.dtype == np.float32
-        assert y.tolist() == [0, 1, 2, 3]
-        X, y = DATASETS["mnist"].load()
-        assert X.shape == (3, 9)
-        assert X.max() == 1
-        assert y.tolist() == [0, 1, 2]
+    def test_failed_runs_make_the_status_one(self, tmp_path):
+        (tmp_path / "s.yml").write_text(yaml.safe_dump(content(draws=1)))
+        cells = cells_of(parse_study(content(draws=1)))
+        run_cells(cells, Store(tmp_path / "out"), threads(1), run=lambda config: {"error": "no luck"})
+        result = self.invoke("run", tmp_path / "s.yml", "--out", tmp_path / "out")
+        assert result.exit_code == 1
+        assert "1 of 1 runs failed" in result.output

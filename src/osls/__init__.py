@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from osls import baselines, datasets, identifiability, metrics, mixture, pu, shift, theory
+    from osls.persist import load
     from osls.pulse import PULSE
 
 __version__ = "0.1.0"
@@ -16,6 +17,7 @@ __all__ = [
     "baselines",
     "datasets",
     "identifiability",
+    "load",
     "metrics",
     "mixture",
     "pu",
@@ -28,6 +30,8 @@ def __getattr__(name: str) -> Any:
     # Names resolve on first use, so that `import osls` and `osls --help` do not wait for torch.
     if name == "PULSE":
         return import_module("osls.pulse").PULSE
+    if name == "load":
+        return import_module("osls.persist").load
     if name in __all__:
         return import_module(f"osls.{name}")
     raise AttributeError(f"module 'osls' has no attribute {name!r}")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from osls._typing import AnyArray, Floats
-from osls.base import OpenSetAdapter
-from osls.inference.verdict import Diagnostics
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from osls.adapting import Adapted
+    from osls.base import OpenSetAdapter
+    from osls.inference.verdict import Diagnostics
 
 __all__ = ["Answer", "Kind"]
 
@@ -56,6 +61,8 @@ class Answer:
         How to reproduce it.
     settings : mapping
         Versions, seed, sizes, seconds.
+    adapted : osls.adapting.Adapted or None
+        The fitted adapter with what turns rows into its features; this is what :meth:`write` saves.
     """
 
     kind: Kind
@@ -75,3 +82,43 @@ class Answer:
     model: OpenSetAdapter
     command: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    adapted: Adapted | None = None
+
+    def summary(self) -> str:
+        """The answer in a sentence or two."""
+        from osls.report.words import headline
+
+        return str(headline(self)).replace("\u00a0", " ")
+
+    def mix(self) -> dict[str, Any]:
+        """The mix before and now as JSON values, as ``mix.json`` has it."""
+        from osls.files.mix import describe_mix
+
+        return describe_mix(self)
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return json.dumps(self.mix(), ensure_ascii=False, indent=2, allow_nan=False)
+
+    def write(self, out: str | Path, *, overwrite: bool = False) -> None:
+        """Write predictions (Parquet and CSV), ``mix.json``, ``report.html`` and ``model/`` into a folder."""
+        from osls.files.output import write_run
+
+        write_run(self, Path(out), overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        """Show the sentence and the mix in a notebook."""
+        heading = ("class", "in the labels", "in the new data", f"{100 * self.level:g} % interval")
+        rows = [
+            (name, f"{100 * before:.1f} %", f"{100 * now:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %")
+            for name, before, now, (low, high) in zip(
+                self.classes, self.source_share, self.target_share, self.interval, strict=True
+            )
+        ]
+        head = "".join(f"<th>{escape(word)}</th>" for word in heading)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.warnings)
+        return (
+            f"<p>{escape(self.summary())}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            + (f"<ul>{notes}</ul>" if notes else "")
+        )

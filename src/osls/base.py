@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -161,6 +163,18 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         known = np.isin(y, self.classes_[:-1])
         hit = np.where(known, predicted == y, predicted == self.classes_[-1])
         return float(np.average(hit, weights=sample_weight))
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        trusted: Sequence[str | type] = (),
+        factories: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        """Save to a folder that :func:`osls.load` reads; see :func:`osls.persist.save`."""
+        from osls.persist import save
+
+        save(self, path, trusted=trusted, factories=factories)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

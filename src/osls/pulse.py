@@ -10,8 +10,10 @@ from sklearn.base import clone
 
 from osls._typing import AnyArray, Floats, Ints
 from osls.base import Adaptation, OpenSetAdapter, Task, combine
+from osls.inference.diagnostics import diagnose
 from osls.inference.intervals import bootstrap_mix, normal_interval
-from osls.inference.novelty import novelty_pvalue
+from osls.inference.novelty import novelty_test
+from osls.inference.verdict import Diagnostics
 from osls.mixture import BBE, MixtureEstimator, bbe_by_class
 from osls.pu import cvir
 from osls.pu.objectives import find_objective, train_objective
@@ -19,6 +21,7 @@ from osls.shift.calibration import fit_temperature, scale
 from osls.shift.held_out import HeldOutScores
 from osls.shift.joint import joint_marginal
 from osls.shift.separability import separability_marginal
+from osls.theory import bbe_interval
 from osls.training.history import Advance, no_progress, progress_bar
 from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Predictor
@@ -58,7 +61,8 @@ class PULSE(OpenSetAdapter):
     rounds : int, default=3
         CVIR refits at most.
     max_steps : int, optional
-        Optimiser steps of each network training; by default about thirty epochs and at least 1,000.
+        Optimiser steps of each network training; by default about twelve epochs of a cross-fitted MLP
+        (at least 300 steps), thirty of other networks and objectives (at least 1,000).
     novel_level : float, default=0.05
         The novel share is reported as zero unless "nothing is new" is rejected at this level.
     level : float, default=0.95
@@ -88,8 +92,16 @@ class PULSE(OpenSetAdapter):
         Interval for it: a bootstrap over out-of-fold scores that repeats the whole estimate.
     marginal_interval_ : array of shape (k + 1, 2)
         The same for every class.
+    novel_bound_ : tuple of two floats
+        Finite-sample bound for the novel share (:func:`osls.theory.bbe_interval`; conservative: it holds for
+        any sample size, given the label shift weights).
     novelty_pvalue_ : float
         p-value of "there is nothing new in the target" (cross-fit recipe).
+    detectable_share_ : float
+        The novel share that this test would find with a power of 80 % (cross-fit recipe).
+    diagnostics_ : Diagnostics
+        Checks of the assumptions; ``diagnostics_.verdict`` says whether the answer is identified, an upper
+        bound only, or not to be trusted, and why.
     importance_weights_ : array of shape (k,)
         w(j) = p'_t(j) / p_s(j), the label shift among the known classes.
     target_proba_, target_labels_ : arrays of m rows
@@ -116,7 +128,10 @@ class PULSE(OpenSetAdapter):
     True
     """
 
+    novel_bound_: tuple[float, float]
     novelty_pvalue_: float
+    detectable_share_: float
+    diagnostics_: Diagnostics
 
     def __init__(
         self,
@@ -216,6 +231,7 @@ class PULSE(OpenSetAdapter):
         domain_s = found.predictor.predict_proba(task.X[hold_s])[:, 1]
         scores = HeldOutScores(task.y[hold_s], class_s, class_t, domain_s, found.target_scores[hold_t])
         interval = self._interval(scores, marginal, found.novel_share, task.rng)
+        self._diagnose(scores, marginal, found.novel_share, interval, task)
         return Adaptation(marginal, found.novel_share, proba, interval)
 
     # -- The same six steps, cross-fitted -----------------------------------------------------------
@@ -246,6 +262,7 @@ class PULSE(OpenSetAdapter):
         self._remember(f_s.predictor, found.predictor, importance)
         proba = combine(found.target_scores, f_s.scores[n:], importance)
         interval = self._interval(scores, marginal, novel_share, task.rng)
+        self._diagnose(scores, marginal, novel_share, interval, task)
         return Adaptation(marginal, novel_share, proba, interval)
 
     def _classify_source(self, learner: Learner, task: Task, fold: Ints) -> FoldModels:
@@ -328,9 +345,27 @@ class PULSE(OpenSetAdapter):
         )
         return normal_interval(point, replicates, factor, self.level)
 
+    def _diagnose(
+        self, scores: HeldOutScores, marginal: Floats, novel_share: float, interval: Floats, task: Task
+    ) -> None:
+        """Say what may be concluded, and the finite-sample bound."""
+        source, target = scores.domain(marginal)
+        known = bbe_interval(source, target, 1 - self.level, positive_weight=scores.weights(marginal))
+        self.novel_bound_ = (1 - known.high, 1 - known.low)
+        mix = np.append((1 - novel_share) * marginal, novel_share)
+        changed = [entry["changed"] for entry in self.history_ if "changed" in entry]
+        self.diagnostics_ = diagnose(
+            scores,
+            mix,
+            interval,
+            class_names=task.classes.tolist(),
+            changed=changed[-1] if changed else None,
+        )
+
     def _novel_share(self, source: Floats, target: Floats, weight: Floats) -> float:
         share = 1 - self._mixture().fit(source, target, weight).alpha_
-        self.novelty_pvalue_ = novelty_pvalue(source, target, weight)
+        test = novelty_test(source, target, weight, level=self.novel_level)
+        self.novelty_pvalue_, self.detectable_share_ = test.pvalue, test.detectable_share
         self.history_.append({"step": "novel share", "estimate": share, "p_value": self.novelty_pvalue_})
         return share if self.novelty_pvalue_ <= self.novel_level else 0.0
 

@@ -20,8 +20,8 @@ from osls._typing import AnyArray, Floats
 from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.baselines.rejection import known_odds, predicted_mix, reject
 from osls.nets.features import FeatureFactory, new_features
-from osls.training.core import Schedule, Trainer, as_tensor, resolve_device, score_rows, seeded
-from osls.training.encoding import Encoder
+from osls.training.core import Schedule, Trainer, as_tensor, resolve_device, schedule_for, score_rows, seeded
+from osls.training.encoding import encoder_for
 from osls.training.sampling import EpochSampler
 from osls.validation import check_folds, stack_rows
 
@@ -178,9 +178,9 @@ class DeepAdapter(OpenSetAdapter):
         check_folds(task.y, task.classes, 2, len(task.y))
         pool = stack_rows(task.X, task.X_target)
         device = resolve_device(self.device)
-        self._encoder = Encoder(pool)
+        self._encoder = encoder_for(self.network, pool)
         rows = as_tensor(self._encoder(pool), device)
-        schedule = Schedule.for_rows(len(rows), steps=self.max_steps)
+        schedule = schedule_for(self.network, len(rows), steps=self.max_steps)
         with seeded(int(task.rng.integers(2**31))) as generator:
             features = new_features(self.network, tuple(rows.shape[1:]), len(rows))
             width = int(features.out_features)  # type: ignore[arg-type]

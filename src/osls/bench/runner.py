@@ -1,179 +1,212 @@
-"""Run every (data set, method, draw) once, in parallel, and keep one line a run.
-
-The file of results is only ever appended to, a whole line at a time; a run whose line is there is not run
-again, so a killed benchmark goes on where it stopped.
-"""
+"""Run the cells of a study, each exactly once, however often and by however many processes it is started."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import platform
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+import traceback
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-import numpy as np
+from osls.bench.claims import Claim
+from osls.bench.execute import run_config
+from osls.bench.plan import Cell, cells_of
+from osls.bench.rows import Row
+from osls.bench.slots import Slot, cluster_slots, local_slots
+from osls.bench.store import Store
+from osls.bench.study import Study
 
-__all__ = ["Run", "draw_problem", "pending", "read_rows", "run_all", "run_one"]
+__all__ = ["Progress", "run_cells", "run_study"]
 
-Row = dict[str, Any]
+_HEARTBEAT = 5.0
+_NOTHING: Mapping[str, Row] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Run:
-    """One cell of a benchmark. The draw fixes the problem, whatever the method."""
+class Progress:
+    """What a runner tells while it is at work; by default nobody listens."""
 
-    data: str
-    method: str
-    draw: int
-    seed: int = 0
-    novel: int | None = None
-
-    @property
-    def key(self) -> str:
-        """Identity of the run in the results file."""
-        return json.dumps(asdict(self), sort_keys=True)
+    started: Callable[[Cell], None] = lambda cell: None
+    finished: Callable[[Cell, Row], None] = lambda cell, row: None
+    waiting: Callable[[int], None] = lambda elsewhere: None
 
 
-def draw_problem(run: Run) -> Any:
-    """Make the run's problem: the same for every method of a draw."""
-    from osls.datasets import load_dataset, simulate_osls
-
-    dataset = load_dataset(run.data)
-    X, y = dataset.load()
-    rng = np.random.RandomState(np.random.SeedSequence([run.seed, run.draw]).generate_state(1))
-    if dataset.max_rows is not None and len(y) > dataset.max_rows:
-        rows = rng.choice(len(y), dataset.max_rows, replace=False)
-        X, y = X[rows], y[rows]
-    novel = int(rng.randint(dataset.novel[0], dataset.novel[1] + 1)) if run.novel is None else run.novel
-    return simulate_osls(X, y, novel=novel, random_state=rng)
+SILENT = Progress()
 
 
-def run_one(run: Run) -> Row:
-    """Run one cell; an exception becomes part of the row."""
-    from osls.bench.methods import find_method
-    from osls.metrics import accuracy, mix_error
+def run_study(
+    study: Study,
+    folder: Path,
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    retry_failed: bool = False,
+    progress: Progress = SILENT,
+) -> list[Row]:
+    """Run what is not there yet and return the rows of the study.
 
-    row: Row = {
-        **asdict(run),
-        "versions": _versions(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
+    Parameters
+    ----------
+    study : Study
+        What to run.
+    folder : Path
+        Its results; see :mod:`osls.bench.store`.
+    jobs : int, default=1
+        Processes on this machine; 0 for one a core.
+    scheduler : str, optional
+        Address of a Dask cluster to run on instead.
+    retry_failed : bool, default=False
+        Run those again that ended in an error.
+    progress : Progress
+        Told of every run.
+    """
+    store, cells = Store(folder), cells_of(study)
+    before = _renamed(cells, {row["key"]: row for row in store.rows()}, store)
+    todo = pending(cells, before, retry_failed=retry_failed)
+    if todo:
+        many = min(jobs or os.cpu_count() or 1, len(todo))
+        slots = local_slots(many) if scheduler is None else cluster_slots(scheduler)
+        with slots as ready:
+            run_cells(todo, store, ready, before=before, progress=progress)
+    keys = [cell.key for cell in cells]
+    wanted = set(keys)
+    return [row for row in store.compact(keys) if row["key"] in wanted]
+
+
+def pending(cells: list[Cell], rows: Mapping[str, Row], *, retry_failed: bool = False) -> list[Cell]:
+    """Return the cells that have no row yet, and perhaps those whose row is of a failure."""
+    return [
+        cell
+        for cell in cells
+        if cell.key not in rows or (retry_failed and rows[cell.key]["error"] is not None)
+    ]
+
+
+def _renamed(cells: list[Cell], rows: Mapping[str, Row], store: Store) -> dict[str, Row]:
+    """Put right the names of rows that the study now calls otherwise."""
+    known = dict(rows)
+    for cell in cells:
+        row = known.get(cell.key)
+        if row is not None and any(row.get(name) != value for name, value in _names(cell).items()):
+            known[cell.key] = row | _names(cell)
+            store.write([known[cell.key]])
+    return known
+
+
+def _names(cell: Cell) -> Row:
+    return {
+        "study": cell.study,
+        "data": cell.data,
+        "setting": cell.setting,
+        "method": cell.method,
+        "paper": cell.paper,
     }
-    started = time.perf_counter()
+
+
+def run_cells(
+    cells: list[Cell],
+    store: Store,
+    slots: list[Slot],
+    *,
+    before: Mapping[str, Row] = _NOTHING,
+    progress: Progress = SILENT,
+    run: Callable[[Mapping[str, Any]], Row] = run_config,
+) -> None:
+    """Run cells on slots.
+
+    Those that another process is at work on are waited for, and taken over if it dies. ``before`` holds the
+    rows that were there when the cells were chosen: a row that is not among them is another process's work.
+    """
+    _Work(cells, store, slots, before, progress, run).do()
+
+
+class _Work:
+    """Cells that wait, run here, or are being run elsewhere."""
+
+    def __init__(
+        self,
+        cells: list[Cell],
+        store: Store,
+        slots: list[Slot],
+        before: Mapping[str, Row],
+        progress: Progress,
+        run: Callable[[Mapping[str, Any]], Row],
+    ):
+        self.store = store
+        self.before = before
+        self.progress = progress
+        self.run = run
+        self.waiting = deque(cells)
+        self.elsewhere: deque[Cell] = deque()
+        self.idle = list(slots)
+        self.running: dict[Future[Row], tuple[Cell, Slot]] = {}
+        self.claims: dict[str, Claim] = {}
+
+    def do(self) -> None:
+        """Run until nothing is left, here or elsewhere; whatever happens, no claim is left behind."""
+        try:
+            while self.waiting or self.elsewhere or self.running:
+                while self.idle and self.waiting:
+                    self._begin(self.waiting.popleft())
+                self._collect()
+                for claim in self.claims.values():
+                    claim.touch()
+                if not self.waiting:
+                    self.waiting, self.elsewhere = self.elsewhere, self.waiting
+        finally:
+            for claim in self.claims.values():
+                claim.release()
+
+    def _begin(self, cell: Cell) -> None:
+        # Noted before it is acquired: an interruption in between must not leave it behind.
+        self.claims[cell.key] = self.store.claim(cell.key)
+        if not self.claims[cell.key].acquire():
+            del self.claims[cell.key]
+            self.elsewhere.append(cell)
+            return
+        if self.store.read(cell.key) not in (None, self.before.get(cell.key)):
+            self.claims.pop(cell.key).release()
+            self.progress.finished(cell, {"error": None})
+            return
+        self.progress.started(cell)
+        slot = self.idle.pop()
+        self.running[slot.submit(self.run, cell.config)] = cell, slot
+
+    def _collect(self) -> None:
+        """Take what is finished, or wait a moment for it."""
+        if not self.running:
+            if self.elsewhere:
+                self.progress.waiting(len(self.elsewhere))
+                time.sleep(1.0)
+            return
+        for future in wait(self.running, timeout=_HEARTBEAT, return_when=FIRST_COMPLETED).done:
+            cell, slot = self.running.pop(future)
+            outcome = _outcome(future, slot)
+            identity = {"key": cell.key, "draw": cell.draw, "seed": cell.seed}
+            row = outcome | _names(cell) | identity | {"config": json.dumps(cell.config, sort_keys=True)}
+            claim = self.claims.pop(cell.key)
+            # Should we have been taken for dead, the other's row counts.
+            if claim.is_held():
+                self.store.write([row])
+                claim.release()
+            self.idle.append(slot)
+            self.progress.finished(cell, row)
+
+
+def _outcome(future: Future[Row], slot: Slot) -> Row:
+    """What a run returned, or how it ended without returning anything."""
     try:
-        problem = draw_problem(run)
-        started = time.perf_counter()
-        answers = find_method(run.method)(problem, run.draw)
-        row["seconds"] = round(time.perf_counter() - started, 3)
-        target = accuracy(problem.y_target, answers.target_labels, problem.novel_label)
-        test = accuracy(problem.y_test, answers.test_labels, problem.novel_label)
-        error = mix_error(problem.target_marginal, answers.target_marginal)
-        row |= {
-            "n_source": len(problem.y_source),
-            "n_target": len(problem.y_target),
-            "k": len(problem.classes),
-            "novel_classes": run.novel,
-            "novel_true": float(problem.target_marginal[-1]),
-            "novel_estimate": float(answers.target_marginal[-1]),
-            "novel_interval": answers.novel_interval,
-            "acc_all": target.all,
-            "acc_seen": target.seen,
-            "acc_novel": target.novel,
-            "test_acc_all": test.all,
-            "test_acc_seen": test.seen,
-            "test_acc_novel": test.novel,
-            "mpe_seen": error.seen,
-            "mpe_novel": error.novel,
-            "error": None,
-        }
-    except Exception as problem_with_run:
-        row |= {
-            "seconds": round(time.perf_counter() - started, 3),
-            "error": f"{type(problem_with_run).__name__}: {problem_with_run}",
-        }
-    return row
-
-
-def _versions() -> dict[str, str]:
-    names = ("osls", "numpy", "scipy", "scikit-learn", "torch")
-    return {"python": platform.python_version()} | {name: version(name) for name in names}
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Read the finished runs; a last line cut short by a kill is ignored."""
-    rows = []
-    if path.exists():
-        for line in path.read_text().splitlines():
-            try:
-                rows.append(json.loads(line))
-            except json.JSONDecodeError:
-                continue
-    return rows
-
-
-def pending(runs: Iterable[Run], path: Path) -> list[Run]:
-    """Return the runs that have no successful row yet."""
-    fields = Run.__dataclass_fields__
-    done = {Run(**{name: row[name] for name in fields}).key for row in read_rows(path) if not row["error"]}
-    return [run for run in runs if run.key not in done]
-
-
-def _append(path: Path, row: Row) -> None:
-    line = json.dumps(row) + "\n"
-    with path.open("a+b") as file:
-        # A kill may have left half a line; start on a fresh one.
-        if file.tell() and not path.read_bytes().endswith(b"\n"):
-            line = "\n" + line
-        file.write(line.encode())
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _start_worker(single_threaded: bool) -> None:
-    """One core a worker, since parallel runs gain more than parallel products; no life without a parent."""
-    threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
-    if single_threaded:
-        import torch
-
-        torch.set_num_threads(1)
-
-
-def _exit_with(parent: int) -> None:
-    """End this process when its parent was killed, rather than go on computing for nobody."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
-
-
-def run_all(
-    runs: list[Run], path: Path, *, jobs: int, on_row: Callable[[Row], None] = lambda row: None
-) -> Iterator[Row]:
-    """Run the given cells on ``jobs`` processes, append each row as it comes, and yield it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # OpenMP reads this when a worker starts, before torch can be asked.
-    threads = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1" if jobs > 1 else (threads or str(os.cpu_count()))
-    context = multiprocessing.get_context("spawn")
-    try:
-        with ProcessPoolExecutor(
-            jobs, mp_context=context, initializer=_start_worker, initargs=(jobs > 1,)
-        ) as pool:
-            futures = [pool.submit(run_one, run) for run in runs]
-            for future in as_completed(futures):
-                row = future.result()
-                _append(path, row)
-                on_row(row)
-                yield row
-    finally:
-        if threads is None:
-            os.environ.pop("OMP_NUM_THREADS", None)
-        else:
-            os.environ["OMP_NUM_THREADS"] = threads
+        return future.result()
+    except BrokenProcessPool:
+        slot.restart()
+        message, trace = "WorkerDied: the process ended without an answer, perhaps out of memory.", ""
+    except Exception as error:
+        message, trace = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+    return {"error": message, "traceback": trace[-2000:] or None}

@@ -1,6 +1,12 @@
-"""Data sets by name, and the simulator that turns any of them into an open set label shift problem."""
+"""Data sets by name, and the simulator that turns any of them into an open set label shift problem.
 
+Loaders look into the folder that the environment variable ``OSLS_DATA`` names, then into what was downloaded.
+They fetch nothing unless asked to: ``DATASETS["cifar100"].load(download=True)``. Downloads, decoded images
+and features of encoders are kept in the folder that ``OSLS_CACHE`` names, by default ``~/.cache/osls``.
+"""
+
+from osls.datasets.labelled import Labelled
 from osls.datasets.registry import DATASETS, Dataset, load_dataset
 from osls.datasets.simulate import OSLSProblem, simulate_osls
 
-__all__ = ["DATASETS", "Dataset", "OSLSProblem", "load_dataset", "simulate_osls"]
+__all__ = ["DATASETS", "Dataset", "Labelled", "OSLSProblem", "load_dataset", "simulate_osls"]

@@ -1,102 +1,125 @@
-"""Data sets by name: from scikit-learn, or from the folder that ``OSLS_DATA`` names."""
+"""Data sets by name, with the paper's numbers of source and novel classes."""
 
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
-from osls._typing import AnyArray
+from osls.datasets.arrays import load_digits, load_mnist, load_npz
+from osls.datasets.breeds import load_entity30
+from osls.datasets.cells import load_cells
+from osls.datasets.cifar import CIFAR10, CIFAR100, load_cifar
+from osls.datasets.encoded import load_encoded_images, load_encoded_newsgroups
+from osls.datasets.faces import load_utkface
+from osls.datasets.folders import data_folder
+from osls.datasets.labelled import Labelled
+from osls.datasets.medical import load_breakhis, load_breakhis400x, load_dermnet
+from osls.datasets.tabula_muris import load_tabula_muris
+from osls.datasets.text import load_newsgroups
 
-__all__ = ["DATASETS", "Dataset", "load_dataset"]
-
-Loaded = tuple[AnyArray, AnyArray]
+__all__ = ["DATASETS", "Dataset", "data_folder", "load_dataset"]
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A labelled data set, how many of its classes become novel (a range), and a cap on its rows."""
+    """A labelled data set, how many of its classes become novel (a range), and a cap on its rows.
+
+    Parameters
+    ----------
+    name : str
+        Its key in ``DATASETS``.
+    load : callable
+        Returns a :class:`Labelled`, which unpacks as ``X, y``. With ``download=True`` it may fetch what is
+        missing; loaders of image files also take ``size``, the side in pixels.
+    novel : (int, int)
+        Smallest and largest number of novel classes. For the paper's data sets both are the paper's number.
+    max_rows : int, optional
+        Rows to draw of a large data set.
+    classes : int, optional
+        Number of its classes.
+    novel_groups : tuple of tuples of class numbers
+        If given, the novel classes are not any: one is drawn from each group.
+    """
 
     name: str
-    load: Callable[[], Loaded]
+    load: Callable[..., Labelled]
     novel: tuple[int, int]
     max_rows: int | None = None
+    classes: int | None = None
+    novel_groups: tuple[tuple[int, ...], ...] = ()
+
+    def draw_novel(self, rng: np.random.RandomState) -> int | list[int]:
+        """Draw the novel classes of a problem: how many, or which ones where the data set says so.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from osls.datasets import load_dataset
+        >>> rng = np.random.RandomState(0)
+        >>> load_dataset("cifar100").draw_novel(rng)
+        15
+        >>> load_dataset("utkface").draw_novel(rng)  # the last age group, over 70
+        [7]
+        """
+        if self.novel_groups:
+            return [int(rng.choice(group)) for group in self.novel_groups]
+        return int(rng.randint(self.novel[0], self.novel[1] + 1))
 
 
-def data_folder() -> Path:
-    """Return the folder that OSLS_DATA names, or say how to set it."""
-    folder = os.environ.get("OSLS_DATA")
-    if not folder:
-        raise FileNotFoundError(
-            "this data set does not ship with scikit-learn: set the environment variable OSLS_DATA to the "
-            "folder that holds its .npz file."
-        )
-    return Path(folder)
+_BARE = ("headers", "footers", "quotes")
+# One benign and one malignant tumour are novel.
+_TUMOURS = ((0, 1, 2, 3), (4, 5, 6, 7))
+_cifar10 = partial(load_cifar, CIFAR10)
 
 
-def _npz(name: str) -> Callable[[], Loaded]:
-    def load() -> Loaded:
-        path = data_folder() / f"{name}.npz"
-        if not path.exists():
-            raise FileNotFoundError(f"{path.name} is not in the folder that OSLS_DATA names.")
-        with np.load(path, allow_pickle=False) as file:
-            if "X" in file:
-                return np.asarray(file["X"], dtype=np.float32), np.asarray(file["y"])
-            X = np.concatenate([file["X_train"], file["X_test"]])
-            y = np.concatenate([file["y_train"], file["y_test"]])
-        return X.reshape(len(X), -1).astype(np.float32) / 255, y
-
-    return load
-
-
-def _digits() -> Loaded:
-    from sklearn.datasets import load_digits
-
-    X, y = load_digits(return_X_y=True)
-    return np.asarray(X, dtype=np.float32), y
-
-
-def _newsgroups(*remove: str) -> Callable[[], Loaded]:
-    def load() -> Loaded:
-        from sklearn.datasets import fetch_20newsgroups
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        try:
-            news = fetch_20newsgroups(
-                subset="all", remove=remove, data_home=str(data_folder()), download_if_missing=False
-            )
-        except OSError:
-            raise FileNotFoundError(
-                "20 Newsgroups is not in the folder that OSLS_DATA names: put scikit-learn's "
-                "20news-bydate_py3.pkz there (fetch_20newsgroups(data_home=...) makes it)."
-            ) from None
-        words = TfidfVectorizer(
-            sublinear_tf=True, min_df=3, max_df=0.5, max_features=50_000, dtype=np.float32
-        )
-        return words.fit_transform(news.data), news.target
-
-    return load
+def _table(name: str, classes: int, novel: tuple[int, int], max_rows: int | None = None) -> Dataset:
+    return Dataset(name, partial(load_npz, name), novel, max_rows, classes)
 
 
 DATASETS = {
     d.name: d
     for d in (
-        Dataset("digits", _digits, novel=(1, 3)),
-        Dataset("letter", _npz("letter"), novel=(4, 4)),
-        Dataset("penbased", _npz("penbased"), novel=(1, 3)),
-        Dataset("satimage", _npz("satimage"), novel=(1, 2)),
-        Dataset("drybean", _npz("drybean"), novel=(1, 2)),
-        Dataset("mnist", _npz("mnist"), novel=(1, 3), max_rows=10_000),
-        Dataset("usps", _npz("usps"), novel=(1, 3)),
-        Dataset("avila", _npz("avila"), novel=(1, 3)),
-        Dataset("shuttle", _npz("shuttle"), novel=(1, 2), max_rows=20_000),
-        Dataset("newsgroups", _newsgroups(), novel=(4, 4)),
-        Dataset("newsgroups-bare", _newsgroups("headers", "footers", "quotes"), novel=(4, 4)),
-        Dataset("covtype", _npz("covtype"), novel=(1, 2), max_rows=20_000),
+        Dataset("digits", load_digits, novel=(1, 3), classes=10),
+        _table("letter", 26, novel=(4, 4)),
+        _table("penbased", 10, novel=(1, 3)),
+        _table("satimage", 6, novel=(1, 2)),
+        _table("drybean", 7, novel=(1, 2)),
+        Dataset("mnist", load_mnist, novel=(1, 3), max_rows=10_000, classes=10),
+        _table("usps", 10, novel=(1, 3)),
+        _table("avila", 12, novel=(1, 3)),
+        _table("shuttle", 7, novel=(1, 2), max_rows=20_000),
+        Dataset("newsgroups", load_newsgroups, novel=(4, 4), classes=20),
+        Dataset("newsgroups-bare", partial(load_newsgroups, _BARE), novel=(4, 4), classes=20),
+        _table("covtype", 7, novel=(1, 2), max_rows=20_000),
+        # The paper's.
+        Dataset("cifar10", _cifar10, novel=(1, 1), classes=10),
+        Dataset("cifar100", partial(load_cifar, CIFAR100), novel=(15, 15), classes=100),
+        Dataset("entity30", load_entity30, novel=(6, 6), classes=30),
+        Dataset("tabula-muris", load_tabula_muris, novel=(29, 29), classes=57),
+        Dataset("dermnet", load_dermnet, novel=(5, 5), classes=23),
+        Dataset("breakhis", load_breakhis, novel=(2, 2), classes=8, novel_groups=_TUMOURS),
+        Dataset("utkface", load_utkface, novel=(1, 1), classes=8, novel_groups=((7,),)),
+        # Stand-ins and other single cells.
+        Dataset("breakhis400x", load_breakhis400x, novel=(2, 2), classes=8, novel_groups=_TUMOURS),
+        Dataset("zeisel", partial(load_cells, "zeisel_mouse_brain"), novel=(1, 2), classes=7),
+        Dataset("citeseq", partial(load_cells, "citeseq_cbmc"), novel=(2, 4), classes=13),
+        Dataset("pbmc3k", partial(load_cells, "pbmc3k_lognorm"), novel=(1, 2), classes=8),
+        Dataset("worm", partial(load_cells, "worm_neuron_cell"), novel=(1, 3), classes=10),
+        # Features of frozen encoders.
+        Dataset("newsgroups-minilm", load_encoded_newsgroups, novel=(4, 4), classes=20),
+        Dataset("newsgroups-bare-minilm", partial(load_encoded_newsgroups, _BARE), novel=(4, 4), classes=20),
+        Dataset(
+            "breakhis400x-effnet",
+            partial(load_encoded_images, load_breakhis400x),
+            novel=(2, 2),
+            classes=8,
+            novel_groups=_TUMOURS,
+        ),
+        Dataset("cifar10-effnet", partial(load_encoded_images, _cifar10), novel=(1, 1), classes=10),
     )
 }
 

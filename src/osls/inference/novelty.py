@@ -2,23 +2,76 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from osls._typing import Floats
 
-__all__ = ["novelty_pvalue"]
+__all__ = ["NoveltyTest", "novelty_pvalue", "novelty_test"]
 
 _SIMULATIONS = 400
 _MAX_SIMULATED = 4000
 
 
-def novelty_pvalue(source: Floats, target: Floats, weight: Floats, *, seed: int = 0) -> float:
-    """p-value of "re-weighted source and target score alike" against "the target has more low scores".
+@dataclass(frozen=True)
+class NoveltyTest:
+    """Outcome of the test of "there is nothing new in the target"."""
+
+    pvalue: float
+    statistic: float
+    critical: float
+    detectable_share: float
+
+
+def novelty_test(
+    source: Floats,
+    target: Floats,
+    weight: Floats | None = None,
+    *,
+    level: float = 0.05,
+    power: float = 0.8,
+    seed: int = 0,
+) -> NoveltyTest:
+    """Test "re-weighted source and target score alike" against "the target has more low scores".
 
     The statistic is the largest standardised excess of the target below a threshold. Under the null
     it depends on ranks alone, so its distribution is simulated from uniform scores of the same
     (effective) sizes.
+
+    Parameters
+    ----------
+    source, target : arrays of shape (n,) and (m,)
+        Held-out domain scores, high for rows like the source's.
+    weight : array of shape (n,), optional
+        Importance weights of the source rows (label shift); they count as known.
+    level, power : float
+        Of the smallest detectable share.
+    seed : int
+        Seed of the simulation.
+
+    Returns
+    -------
+    NoveltyTest
+        ``pvalue``; ``statistic`` and its ``critical`` value at ``level``; and ``detectable_share``, the share
+        of a novel class that would be found with probability ``power`` if nine in ten of its rows scored
+        below nineteen in twenty source rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.inference import novelty_test
+    >>> rng = np.random.default_rng(0)
+    >>> known, new = rng.beta(5, 2, size=1500), rng.beta(1, 8, size=100)
+    >>> novelty_test(known[:700], known[700:]).pvalue > 0.05
+    True
+    >>> novelty_test(known[:700], np.append(known[700:], new)).pvalue < 0.01
+    True
     """
+    source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
+    weight = np.ones(len(source)) if weight is None else np.asarray(weight, dtype=float)
     n = float(weight.sum() ** 2 / np.square(weight).sum())
     m = len(target)
     observed = _largest_excess(source, target, weight, n)
@@ -26,10 +79,34 @@ def novelty_pvalue(source: Floats, target: Floats, weight: Floats, *, seed: int 
     n_sim, m_sim = max(2, int(n / shrink)), max(2, int(m / shrink))
     rng = np.random.default_rng(seed)
     ones = np.ones(n_sim)
-    null = [
-        _largest_excess(rng.random(n_sim), rng.random(m_sim), ones, float(n_sim)) for _ in range(_SIMULATIONS)
-    ]
-    return float((1 + np.sum(np.asarray(null) >= observed)) / (1 + _SIMULATIONS))
+    null = np.array(
+        [
+            _largest_excess(rng.random(n_sim), rng.random(m_sim), ones, float(n_sim))
+            for _ in range(_SIMULATIONS)
+        ]
+    )
+    pvalue = float((1 + np.sum(null >= observed)) / (1 + _SIMULATIONS))
+    critical = float(np.quantile(null, 1 - level))
+    return NoveltyTest(pvalue, observed, critical, _detectable(critical + norm.ppf(power), n, m))
+
+
+def novelty_pvalue(source: Floats, target: Floats, weight: Floats, *, seed: int = 0) -> float:
+    """p-value of :func:`novelty_test`."""
+    return novelty_test(source, target, weight, seed=seed).pvalue
+
+
+def _detectable(
+    needed: float, n: float, m: int, *, source_below: float = 0.05, novel_below: float = 0.9
+) -> float:
+    """Share whose expected excess below the threshold is ``needed`` standard errors."""
+
+    def excess(share: float) -> float:
+        below = (1 - share) * source_below + share * novel_below
+        pooled = (n * source_below + m * below) / (n + m)
+        spread = np.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))
+        return float((below - source_below) / spread - needed)
+
+    return float(brentq(excess, 0.0, 1.0)) if excess(1.0) > 0 else 1.0
 
 
 def _largest_excess(source: Floats, target: Floats, weight: Floats, n: float) -> float:

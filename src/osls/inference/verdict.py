@@ -52,4 +52,7 @@ class Diagnostics:
         return Verdict(status, tuple(check.message for check in failed))
 
     def __getitem__(self, name: str) -> Check:
-        return next(check for check in self.checks if check.name == name)
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(name)

@@ -25,6 +25,7 @@ class MLPFeatures(nn.Sequential):
         for n_in in (n_features, width):
             layers += [nn.Linear(n_in, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(dropout)]
         super().__init__(*layers)
+        self.arguments = (n_features, width, dropout)
         self.out_features = width
 
 
@@ -33,6 +34,7 @@ class ConvFeatures(nn.Module):
 
     def __init__(self, in_channels: int):
         super().__init__()
+        self.arguments = (in_channels,)
         network = SmallResNet(in_channels, 1)
         self.body = network.features
         self.out_features = network.head.in_features

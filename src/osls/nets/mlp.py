@@ -63,6 +63,8 @@ class StackedMLP(nn.Module):
         self, members: int, n_features: int, n_classes: int, hidden: tuple[int, ...], dropout: float
     ):
         super().__init__()
+        # Kept in all networks of ours, so that a saved one can be built again.
+        self.arguments = (members, n_features, n_classes, hidden, dropout)
         layers: list[nn.Module] = []
         width = n_features
         for size in hidden:

@@ -30,6 +30,7 @@ class SmallResNet(nn.Module):
 
     def __init__(self, in_channels: int, n_classes: int, width: int = 32):
         super().__init__()
+        self.arguments = (in_channels, n_classes, width)
         self.features = nn.Sequential(
             _conv(in_channels, width),
             nn.MaxPool2d(2, ceil_mode=True),

@@ -9,7 +9,7 @@ import numpy as np
 
 from osls._typing import Floats
 
-__all__ = ["Series", "grouped_bars", "histogram"]
+__all__ = ["Series", "grouped_bars", "histogram", "nice_top"]
 
 Series = tuple[str, str, Sequence[float]]  # name, CSS class, values
 
@@ -35,7 +35,7 @@ def _frame(title: str, body: list[str], legend: Sequence[tuple[str, str]]) -> st
     )
 
 
-def _nice_top(largest: float) -> float:
+def nice_top(largest: float) -> float:
     """Smallest of 1, 2, 2.5, 5 times a power of ten that is not below the largest value."""
     if largest <= 0:
         return 1.0
@@ -58,7 +58,7 @@ def _below(x: float, label: str) -> str:
 
 def grouped_bars(title: str, labels: Sequence[str], series: Sequence[Series]) -> str:
     """Bars of shares, one group a label, with the number as a tooltip."""
-    top = _nice_top(max(max(values) for _, _, values in series))
+    top = nice_top(max(max(values) for _, _, values in series))
     body = []
     for value in np.linspace(0, top, 5):
         body += _line(_y(value, top), f"{100 * value:.3g} %")

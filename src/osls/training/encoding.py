@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -10,7 +10,7 @@ from sklearn.decomposition import TruncatedSVD
 
 from osls._typing import AnyArray
 
-__all__ = ["Encoder"]
+__all__ = ["Encoder", "Verbatim", "encoder_for"]
 
 # Sparse input wider than this is compressed by a truncated SVD before a network sees it.
 _MAX_DENSE_COLUMNS = 1024
@@ -30,6 +30,8 @@ class Encoder:
             components = min(_COMPONENTS, min(X.shape) - 1)
             self._svd = TruncatedSVD(components, random_state=0).fit(X)
         dense = self._dense(X)
+        # Of one encoded row.
+        self.row_shape: tuple[int, ...] = dense.shape[1:]
         axes = 0 if dense.ndim == 2 else (0, 1, 2, 3)
         self._mean = dense.mean(axis=axes, dtype=np.float64).astype(np.float32)
         std = dense.std(axis=axes, dtype=np.float64)
@@ -48,9 +50,46 @@ class Encoder:
         scaled = (self._dense(X) - self._mean) / self._scale
         return np.asarray(np.clip(scaled, -_CLIP, _CLIP, out=scaled))
 
+    def get_state(self) -> dict[str, Any]:
+        """Return what was fitted, by name."""
+        return {"svd": self._svd, "row_shape": self.row_shape, "mean": self._mean, "scale": self._scale}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return an encoder as it was when :meth:`get_state` was called."""
+        encoder = cls.__new__(cls)
+        encoder._svd, encoder.row_shape = state["svd"], state["row_shape"]
+        encoder._mean, encoder._scale = state["mean"], state["scale"]
+        return encoder
+
     def _dense(self, X: Any) -> AnyArray:
         if self._svd is not None:
             X = self._svd.transform(X)
         elif sparse.issparse(X):
             X = X.toarray()
         return np.asarray(X, dtype=np.float32)
+
+
+class Verbatim(Encoder):
+    """Rows as they are: word numbers, say, which the network looks up."""
+
+    def __init__(self, X: AnyArray) -> None:
+        self._svd = None
+        self.row_shape = X.shape[1:]
+
+    def __call__(self, X: AnyArray) -> AnyArray:
+        return self._dense(X)
+
+    def get_state(self) -> dict[str, Any]:
+        return {"row_shape": self.row_shape}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        encoder = cls.__new__(cls)
+        encoder._svd, encoder.row_shape = None, state["row_shape"]
+        return encoder
+
+
+def encoder_for(factory: Any, X: AnyArray) -> Encoder:
+    """Return the usual encoder of the rows, or none for a network factory with ``verbatim = True``."""
+    return Verbatim(X) if getattr(factory, "verbatim", False) else Encoder(X)

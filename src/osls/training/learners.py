@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy
 from osls._typing import AnyArray, Floats, Ints
 from osls.nets import SmallResNet, StackedMLP
 from osls.training.core import Schedule, Trainer, as_tensor, seeded
-from osls.training.encoding import Encoder
+from osls.training.encoding import encoder_for
 from osls.training.history import Advance, no_progress
 from osls.training.predictors import Blended, Networks, Predictor, SklearnModels
 from osls.training.sampling import EpochSampler
@@ -85,7 +85,7 @@ class NetworkLearner(Learner):
         dropout: float = 0.25,
         advance: Advance = no_progress,
     ):
-        self.encoder = Encoder(X)
+        self.encoder = encoder_for(factory, X)
         self.rows = as_tensor(self.encoder(X), device)
         self.schedule = schedule
         self.device = device

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from osls._typing import AnyArray
-from osls.training.core import Schedule, resolve_device
+from osls.training.core import Schedule, resolve_device, schedule_for
 from osls.training.history import Advance, no_progress
 from osls.training.learners import (
     Blend,
@@ -33,6 +34,7 @@ __all__ = ["LearnerSpec", "as_fitted", "choose_learner"]
 # A name, a scikit-learn classifier (which has no type), or a function that makes a network.
 LearnerSpec = str | NetworkFactory | Any
 _NAMES = ("auto", "mlp", "trees", "linear", "convnet")
+_WIDE = 64
 
 
 def choose_learner(
@@ -51,9 +53,17 @@ def choose_learner(
         advance(amount / 2)
 
     def network(factory: NetworkFactory | None, advance: Advance = advance) -> Learner:
-        schedule = Schedule.for_rows(X.shape[0], steps=max_steps)
+        # A plain MLP that is only ever cross-fitted by cross-entropy can be trained fast.
+        short = factory is None and not networks_only
+        choose_schedule = Schedule.short if short else partial(schedule_for, factory)
         return NetworkLearner(
-            X, factory=factory, schedule=schedule, device=resolve_device(device), advance=advance
+            X,
+            factory=factory,
+            schedule=choose_schedule(X.shape[0], steps=max_steps),
+            device=resolve_device(device),
+            # Many columns invite overfitting; few cannot spare half of what is made of them.
+            dropout=0.5 if short and X.shape[1] >= _WIDE else 0.25,
+            advance=advance,
         )
 
     def trees(advance: Advance = advance) -> Learner:

@@ -1,0 +1,100 @@
+"""Two processes under torchrun beside one: the same estimate and the same accuracy, up to noise.
+
+Each seed is a random problem on digits, fitted by one process, by two, and by one with another seed of the
+fit; the last shows what noise alone does. Prints one JSON object.
+
+Usage: python benchmarks/ddp.py [problems]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+
+def fit(problems: int, first_seed: int) -> None:
+    """Fit every problem and print a line for each; started once by hand and once by torchrun."""
+    from sklearn.datasets import load_digits
+
+    from osls import PULSE
+    from osls.datasets import simulate_osls
+    from osls.distributed.ddp import rank, world_size
+
+    for draw in range(problems):
+        problem = simulate_osls(*load_digits(return_X_y=True), novel=2, random_state=draw)
+        started = time.perf_counter()
+        model = PULSE(source_classifier="mlp", discriminator="mlp", random_state=first_seed + draw)
+        model.fit(**problem.training_data())
+        known = np.isin(problem.y_target, model.classes_[:-1])
+        hits = np.where(known, model.target_labels_ == problem.y_target, model.target_labels_ == -1)
+        row = {
+            "draw": draw,
+            "rank": rank(),
+            "world": world_size(),
+            "novel": model.novel_prevalence_,
+            "true": float(problem.target_marginal[-1]),
+            "accuracy": float(hits.mean()),
+            "fingerprint": float((model.target_proba_ @ np.arange(len(model.classes_))).sum()),
+            "seconds": round(time.perf_counter() - started, 2),
+        }
+        print(json.dumps(row), flush=True)
+
+
+def run(processes: int, problems: int, first_seed: int) -> list[dict[str, Any]]:
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+    command = [sys.executable, *(launch if processes > 1 else []), __file__]
+    done = subprocess.run(
+        [*command, "fit", str(problems), str(first_seed)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def compare(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> dict[str, Any]:
+    novel = [abs(a["novel"] - b["novel"]) for a, b in zip(one, other, strict=True)]
+    accuracy = [abs(a["accuracy"] - b["accuracy"]) for a, b in zip(one, other, strict=True)]
+    mean = np.mean([b["accuracy"] - a["accuracy"] for a, b in zip(one, other, strict=True)])
+    return {
+        "novel_difference": {"mean": float(np.mean(novel)), "worst": max(novel)},
+        "accuracy_difference": {"mean": float(np.mean(accuracy)), "worst": max(accuracy)},
+        "mean_accuracy_gained": float(mean),
+    }
+
+
+def main(problems: int = 5) -> None:
+    one, again = run(1, problems, 0), run(1, problems, 1000)
+    both = run(2, problems, 0)
+    two = [row for row in both if row["rank"] == 0]
+    twins = [row for row in both if row["rank"] == 1]
+    identical = all(
+        a["fingerprint"] == b["fingerprint"] and a["novel"] == b["novel"]
+        for a, b in zip(two, sorted(twins, key=lambda row: row["draw"]), strict=True)
+    )
+    result = {
+        "problems": problems,
+        "one_process": one,
+        "two_processes": two,
+        "two_beside_one": compare(one, two),
+        "another_seed_beside_one": compare(one, again),
+        "seconds_two_per_one": round(
+            sum(row["seconds"] for row in two) / sum(row["seconds"] for row in one), 2
+        ),
+        "holds": {"processes_end_with_the_same_numbers": identical},
+    }
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["fit"]:
+        fit(int(sys.argv[2]), int(sys.argv[3]))
+    else:
+        main(*map(int, sys.argv[1:]))

@@ -1,0 +1,140 @@
+"""Held-out scores of many problems, made once and kept: what the statistical studies look at.
+
+Shares, intervals, the novelty test and the diagnostics of PULSE depend on a fit only through the out-of-fold
+scores of its source classifier and (k+1)-way model. Studies of them therefore stop a fit there, and keep the
+scores in a cache folder (``--cache``), not in the repository.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import rotate
+
+from osls import PULSE
+from osls.bench.problems import draw_problem
+from osls.datasets import OSLSProblem
+from osls.pu.cvir import Discriminator
+from osls.shift.held_out import HeldOutScores
+from osls.training.predictors import Constant
+
+VIOLATIONS = ("clean", "none", "missing", "noise", "rotate", "overlap")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem: a draw of a data set, and what is done to its target."""
+
+    data: str
+    draw: int
+    kind: str = "clean"
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}-{self.kind}-{self.draw}"
+
+
+class ScoresOnly(PULSE):
+    """PULSE up to step 5's estimate; the discriminator is not trained."""
+
+    def _discriminate(self, learner: Any, pool: Any, task: Any, problem: Any, *rest: Any) -> Discriminator:
+        return Discriminator(np.ones(problem.n_target), Constant((0.0, 1.0)), 0.0)
+
+    def _interval(self, scores: HeldOutScores, *rest: Any) -> Any:
+        self.scores = scores
+        return None
+
+
+def held_out_scores(case: Case, cache: Path) -> tuple[HeldOutScores, np.ndarray]:
+    """Return the scores of a case and the true mix of its target, from the cache if they are there."""
+    path = cache / f"{case.name}.npz"
+    if not path.exists():
+        problem = make_problem(case)
+        model = ScoresOnly(random_state=case.draw).fit(**problem.training_data())
+        cache.mkdir(parents=True, exist_ok=True)
+        parts = {name: _small(value) for name, value in vars(model.scores).items()}
+        part = path.with_suffix(".part.npz")
+        np.savez(part, truth=problem.target_marginal, **parts)
+        part.rename(path)
+    with np.load(path) as file:
+        parts = {name: file[name] for name in file.files}
+    truth = parts.pop("truth")
+    return HeldOutScores(
+        **{n: v.astype(float) if v.dtype == np.float32 else v for n, v in parts.items()}
+    ), truth
+
+
+def _small(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def make_problem(case: Case) -> OSLSProblem:
+    """Draw the problem of a case, its target changed as the case's kind says."""
+    if case.data == "gaussian":
+        problem = _gaussian(case.draw, novel=case.kind != "none")
+    else:
+        config: dict[str, Any] = {"name": case.data}
+        if case.kind == "none":
+            config["novel"] = 0
+        problem = draw_problem(config, draw=case.draw)
+    rng = np.random.default_rng([case.draw, 1])
+    return {
+        "clean": lambda p, r: p,
+        "none": lambda p, r: p,
+        "missing": _drop_class,
+        "noise": _add_noise,
+        "rotate": _rotate,
+        "overlap": _overlap,
+    }[case.kind](problem, rng)
+
+
+def _gaussian(draw: int, *, novel: bool, rows: int = 1500, k: int = 3) -> OSLSProblem:
+    """Four classes of unit variance in five dimensions, means at distance of about five."""
+    from osls.datasets import simulate_osls
+
+    rng = np.random.default_rng([draw, 2])
+    means = rng.normal(size=(k + novel, 5))
+    means *= 3.5 / np.linalg.norm(means, axis=1, keepdims=True)
+    y = rng.integers(k + novel, size=rows)
+    X = means[y] + rng.normal(size=(rows, 5))
+    return simulate_osls(X, y, novel=[k] if novel else [], random_state=draw)
+
+
+def _retarget(problem: OSLSProblem, X: np.ndarray, y: np.ndarray) -> OSLSProblem:
+    names = [*problem.classes.tolist(), problem.novel_label]
+    marginal = np.array([np.mean(y == name) for name in names])
+    return replace(problem, X_target=X, y_target=y, target_marginal=marginal)
+
+
+def _drop_class(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
+    """One known class does not occur in the target."""
+    keep = problem.y_target != rng.choice(problem.classes)
+    return _retarget(problem, problem.X_target[keep], problem.y_target[keep])
+
+
+def _add_noise(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
+    """Every feature of the target is measured with noise of half its spread."""
+    spread = problem.X_source.std(axis=0)
+    noise = rng.normal(size=problem.X_target.shape) * spread / 2
+    return replace(problem, X_target=(problem.X_target + noise).astype(problem.X_target.dtype))
+
+
+def _rotate(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
+    """The target's pictures are turned by 25 degrees."""
+    side = int(np.sqrt(problem.X_target.shape[1]))
+    pictures = problem.X_target.reshape(-1, side, side)
+    turned = rotate(pictures, 25, axes=(1, 2), reshape=False, order=1)
+    return replace(problem, X_target=turned.reshape(len(turned), -1))
+
+
+def _overlap(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
+    """The novel class lies half way between itself and one known class, among that class's rows."""
+    novel = np.flatnonzero(problem.y_target == problem.novel_label)
+    seen = rng.choice(problem.classes)
+    rows = rng.choice(np.flatnonzero(problem.y_source == seen), len(novel))
+    X = problem.X_target.copy()
+    X[novel] = (X[novel] + 2 * problem.X_source[rows]) / 3
+    return replace(problem, X_target=X)

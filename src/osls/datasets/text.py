@@ -1,0 +1,43 @@
+"""20 Newsgroups, as texts and as weighted words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from osls.datasets.folders import cache_folder, data_folder, data_folders
+from osls.datasets.labelled import Labelled
+
+__all__ = ["load_newsgroups", "newsgroup_texts"]
+
+_FILE = "20news-bydate_py3.pkz"
+
+
+def newsgroup_texts(remove: tuple[str, ...] = (), *, download: bool = False) -> Any:
+    """Return the 18,846 posts of 20 Newsgroups: ``data``, ``target`` and ``target_names``.
+
+    ``remove`` names what to strip: "headers", "footers", "quotes".
+    """
+    from sklearn.datasets import fetch_20newsgroups
+
+    found = [folder for folder in data_folders() if (folder / _FILE).exists()]
+    if not found and not download:
+        data_folder()
+        raise FileNotFoundError(
+            "20 Newsgroups is not in the folder that OSLS_DATA names: put scikit-learn's "
+            f"{_FILE} there (fetch_20newsgroups(data_home=...) makes it), or pass download=True to let "
+            "scikit-learn fetch it."
+        )
+    # scikit-learn knows the official file and its SHA-256.
+    home = found[0] if found else cache_folder() / "data"
+    return fetch_20newsgroups(subset="all", remove=remove, data_home=str(home), download_if_missing=not found)
+
+
+def load_newsgroups(remove: tuple[str, ...] = (), *, download: bool = False) -> Labelled:
+    """Load 20 Newsgroups as a CSR matrix of TF-IDF weights."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    news = newsgroup_texts(remove, download=download)
+    words = TfidfVectorizer(sublinear_tf=True, min_df=3, max_df=0.5, max_features=50_000, dtype=np.float32)
+    return Labelled(words.fit_transform(news.data), news.target, tuple(news.target_names))

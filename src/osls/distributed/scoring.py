@@ -1,0 +1,290 @@
+"""Score a data set that fits no memory with a fitted model, partition by partition, on a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+from osls._typing import Floats
+from osls.distributed.cluster import connected, model_here, model_on_workers, task
+from osls.distributed.reader import Reader, reader_for
+from osls.streaming import ProbabilitySummary, merge_all
+
+__all__ = ["Scored", "score"]
+
+# Rows that a worker holds at once, and rows a task of a Parquet data set has at least, if there are as many.
+_BATCH = 1 << 16
+_TASK = 1 << 18
+_FAN_IN = 8
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What is left of scoring a data set: files of predictions, and a summary to estimate the mix from.
+
+    Attributes
+    ----------
+    classes : tuple
+        The known classes, then the novel one.
+    summary : ProbabilitySummary
+        Of the predictions of all rows.
+    by_class : tuple of ProbabilitySummary or None
+        Of the rows of each known class, if there was a label.
+    files : tuple of Path
+        One file of predictions a partition, in the order of the data; empty if none were written.
+    prior : array of shape (k + 1,) or None
+        The mix that the model was fitted to.
+    """
+
+    classes: tuple[Any, ...]
+    summary: ProbabilitySummary
+    by_class: tuple[ProbabilitySummary, ...] | None
+    files: tuple[Path, ...]
+    prior: Floats | None
+
+    @property
+    def rows(self) -> int:
+        """Rows scored."""
+        return self.summary.n
+
+
+def score(
+    model: Any,
+    data: Any,
+    *,
+    out: str | Path | None = None,
+    columns: Sequence[str] | None = None,
+    ids: Sequence[str] = (),
+    label: str | None = None,
+    client: Any = None,
+    n_workers: int | None = None,
+    retries: int = 3,
+) -> Scored:
+    """Score every row of a Dask DataFrame or a Parquet data set, and summarise the predictions.
+
+    Parameters
+    ----------
+    model : fitted adapter, or object with ``classes`` and ``predict(table)``
+        For instance :class:`osls.PULSE` on numeric columns, or :class:`osls.adapting.Adapted` on any. It is
+        sent to each worker once.
+    data : dask.dataframe.DataFrame, str or Path
+        The rows; a path is a Parquet file or a folder of them, which all workers can read.
+    out : str or Path, optional
+        Folder for the predictions, which all workers can write to: ``part-00000.parquet`` and so on, each
+        written whole or not at all, with the ``ids``, ``predicted``, ``novel`` and ``p_<class>``.
+    columns : sequence of str, optional
+        Features, in the order of the fit. By default the names that the model was fitted with, or else all
+        numeric columns but ``ids`` and ``label``.
+    ids : sequence of str
+        Columns to copy into the predictions.
+    label : str, optional
+        Column with true classes: then ``by_class`` is filled, for use as a reference.
+    client : distributed.Client or str, optional
+        A client, or the address of a scheduler. By default a cluster on this machine, for as long as it
+        takes; a script then needs ``if __name__ == "__main__":``.
+    n_workers : int, optional
+        Workers of that cluster; by default one a core.
+    retries : int, default=3
+        How often a partition is tried again that failed. Partitions of a worker that died are computed by
+        the others in any case; the answer is the same.
+
+    Returns
+    -------
+    Scored
+        For :func:`osls.distributed.estimate_mix`.
+
+    Notes
+    -----
+    A worker holds 65,536 rows of a Parquet file at a time, or one partition of a Dask DataFrame. Its answers
+    become a summary of a few megabytes, and only those travel.
+
+    Examples
+    --------
+    ::
+
+        scored = score(model, "transactions/", out="predictions/", ids=["id"])
+        held_out = score(model, "labelled.parquet", label="kind")
+        estimate_mix(scored, reference=held_out).novel_interval
+    """
+    parts, schema = _partitions(data)
+    reader = reader_for(model, schema, columns, ids, label)
+    folder = None if out is None else _prepare(Path(out))
+    with connected(client, n_workers) as cluster, model_on_workers(cluster, model) as name:
+        # No name for the tasks in between: what nothing refers to, the cluster forgets.
+        whole: _Piece = _reduce(cluster, _submit(cluster, parts, reader, folder, name, retries)).result()
+    if folder is not None:
+        for left in folder.glob(".part-*"):  # by workers that died while writing
+            left.unlink()
+    if label is not None and not any(summary.n for summary in whole.by_class):
+        raise ValueError(f"label: no row's {label!r} is one of the known classes {reader.classes[:-1]}.")
+    return Scored(
+        reader.classes,
+        whole.summary,
+        None if label is None else whole.by_class,
+        () if folder is None else tuple(folder / _file_name(i) for i in range(len(parts))),
+        _fitted_mix(model),
+    )
+
+
+def _fitted_mix(model: Any) -> Floats | None:
+    mix: Floats | None = getattr(getattr(model, "adapter", model), "target_marginal_", None)
+    return mix
+
+
+# -- The data as parts --------------------------------------------------------------------------------
+
+
+def _partitions(data: Any) -> tuple[list[Any], pd.DataFrame]:
+    """Return what the tasks are to read, and an empty table like it."""
+    if isinstance(data, str | Path):
+        dataset = pads.dataset(data, format="parquet", partitioning="hive")
+        parts = [(part, dataset.schema) for f in dataset.get_fragments() for part in _row_groups(f)]
+        empty = dataset.schema.empty_table().to_pandas()
+    elif hasattr(data, "to_delayed") and hasattr(data, "columns"):
+        parts, empty = data.to_delayed(), data.head(0, npartitions=1, compute=False)._meta
+    else:
+        raise TypeError(
+            f"data must be a Dask DataFrame or the path of Parquet files; got {type(data).__name__}. "
+            "Rows that fit in memory can be given to the model's own predict_proba."
+        )
+    if not parts:
+        raise ValueError(f"data: {data} holds no rows.")
+    return list(parts), empty
+
+
+def _row_groups(fragment: Any) -> Iterator[Any]:
+    """Cut a file into runs of row groups that are worth a task each."""
+    group: list[int] = []
+    rows = 0
+    for info in fragment.row_groups:
+        group.append(info.id)
+        rows += info.num_rows
+        if rows >= _TASK:
+            yield fragment.subset(row_group_ids=group)
+            group, rows = [], 0
+    if group:
+        yield fragment.subset(row_group_ids=group)
+
+
+def _batches(part: Any, columns: list[str]) -> Iterator[pd.DataFrame]:
+    if isinstance(part, pd.DataFrame):
+        for start in range(0, len(part), _BATCH):
+            yield part.iloc[start : start + _BATCH]
+    else:
+        fragment, schema = part
+        for batch in fragment.to_batches(schema=schema, columns=columns, batch_size=_BATCH):
+            if batch.num_rows:
+                yield batch.to_pandas()
+
+
+# -- The work on one part -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The summaries of some partitions."""
+
+    summary: ProbabilitySummary
+    by_class: tuple[ProbabilitySummary, ...]
+
+
+def _score_part(part: Any, number: int, reader: Reader, folder: Path | None, model_name: str) -> _Piece:
+    model = model_here(model_name)
+    k = len(reader.classes) - 1
+    summary = ProbabilitySummary(k + 1)
+    by_class = tuple(ProbabilitySummary(k + 1) for _ in range(k if reader.label else 0))
+
+    def answers() -> Iterator[pd.DataFrame]:
+        for rows in _batches(part, reader.needed):
+            proba, table = reader.predict(model, rows)
+            summary.update(proba)
+            if reader.label is not None:
+                truth = reader.true_classes(rows)
+                for j, of_class in enumerate(by_class):
+                    of_class.update(proba[truth == j])
+            yield table
+
+    try:
+        if folder is None:
+            for _ in answers():
+                pass
+        else:
+            _write(folder / _file_name(number), answers())
+    except Exception as error:
+        error.add_note(f"while scoring partition {number}")
+        raise
+    return _Piece(summary, by_class)
+
+
+def _file_name(number: int) -> str:
+    return f"part-{number:05d}.parquet"
+
+
+def _prepare(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.glob("part-*.parquet")):
+        raise ValueError(f"out: {folder} holds predictions already; remove them or choose another folder.")
+    return folder.absolute()
+
+
+def _write(path: Path, tables: Iterable[pd.DataFrame]) -> None:
+    """Write a Parquet file, a row group a table, whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    writer: pq.ParquetWriter | None = None
+    try:
+        for table in tables:
+            arrow = pa.Table.from_pandas(table, preserve_index=False)
+            writer = writer or pq.ParquetWriter(name, arrow.schema)
+            writer.write_table(arrow.cast(writer.schema))
+        if writer is not None:
+            writer.close()
+        else:
+            pq.write_table(pa.table({}), name)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+# -- Together -----------------------------------------------------------------------------------------
+
+
+def _submit(
+    client: Any, parts: list[Any], reader: Reader, folder: Path | None, model_name: str, retries: int
+) -> list[Any]:
+    """One task a partition; the workers read the rows themselves."""
+    if isinstance(parts[0], tuple):
+        shared = {"pure": False, "retries": retries}
+        return [
+            client.submit(_score_part, part, i, reader, folder, model_name, **shared)
+            for i, part in enumerate(parts)
+        ]
+    work = task(_score_part)
+    tasks = [work(part, i, reader, folder, model_name) for i, part in enumerate(parts)]
+    return list(client.compute(tasks, retries=retries))
+
+
+def _reduce(client: Any, pieces: list[Any]) -> Any:
+    """Merge in a tree and in the order of the data, so that the same parts give the same numbers."""
+    while len(pieces) > 1:
+        groups = [pieces[i : i + _FAN_IN] for i in range(0, len(pieces), _FAN_IN)]
+        # Before any further scoring, so that summaries do not pile up.
+        pieces = [client.submit(_merge, group, pure=False, priority=1) for group in groups]
+    return pieces[0]
+
+
+def _merge(pieces: Sequence[_Piece]) -> _Piece:
+    summary = merge_all([piece.summary for piece in pieces])
+    by_class = zip(*(piece.by_class for piece in pieces), strict=True)
+    return _Piece(summary, tuple(merge_all(of_class) for of_class in by_class))

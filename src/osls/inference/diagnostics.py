@@ -1,0 +1,192 @@
+r"""Can the answer be trusted? Checks of a fit, all from out-of-fold scores.
+
+The heart of them is :math:`\kappa(x) = \sum_j \pi_j p_j(x) / p_t(x)`, the probability that a target row
+at x is known. Under open set label shift with a novel class that can be told apart, it is one where the
+known classes live and zero where the novel class lives. Source rows that it calls novel, or accepted source
+and target rows that can still be told apart, mean that the assumption or the separation fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.isotonic import IsotonicRegression
+
+from osls._typing import Bools, Floats
+from osls.inference.verdict import Check, Diagnostics, Status
+from osls.mixture import BBE, DEDPUL
+from osls.shift.held_out import HeldOutScores
+
+__all__ = ["diagnose", "known_probability"]
+
+_TINY = 1e-6
+# Limits, set on draws of Gaussian classes and digits and checked on others (benchmarks/violations.py).
+_SOURCE_REJECTED = 0.1
+_ACCEPTED_Z = 2.5
+_ABSENT = 0.002
+_MIN_BIN = 10
+_MIN_EFFECTIVE = 30
+_CALIBRATION = 0.15
+_DISAGREEMENT = 0.15
+_UNSETTLED = 0.1
+
+
+def known_probability(source: Floats, target: Floats, weight: Floats, alpha: float) -> tuple[Floats, Floats]:
+    """Return kappa = alpha p_s / p_t of source and target rows, monotone in their domain scores.
+
+    The scores of a model need not be probabilities (trees are too timid, networks too bold); isotonic
+    regression of "from the source" on them gives the ratio of the densities whatever their scale.
+
+    Parameters
+    ----------
+    source, target : arrays of shape (n,) and (m,)
+        Domain scores, high for the source.
+    weight : array of shape (n,)
+        Weights of the source rows.
+    alpha : float
+        Share of known rows in the target.
+    """
+    scores = np.concatenate([source, target])
+    weights = np.concatenate([weight / weight.sum(), np.full(len(target), 1 / len(target))])
+    from_source = np.repeat([1.0, 0.0], [len(source), len(target)])
+    fitted = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(scores, from_source, weights)
+    share = fitted.predict(scores)
+    kappa = alpha * share / np.maximum(1 - share, _TINY)
+    return kappa[: len(source)], kappa[len(source) :]
+
+
+def diagnose(
+    scores: HeldOutScores,
+    mix: Floats,
+    interval: Floats | None = None,
+    *,
+    class_names: Sequence[object] | None = None,
+    changed: float | None = None,
+) -> Diagnostics:
+    """Check the assumptions behind an estimated mix.
+
+    Parameters
+    ----------
+    scores : HeldOutScores
+        Scores of the source classifier and of the (k+1)-way model or discriminator.
+    mix : array of shape (k + 1,)
+        The estimate, the novel share last.
+    interval : array of shape (k + 1, 2), optional
+        Its interval.
+    class_names : sequence, optional
+        Names of the k known classes, for the messages.
+    changed : float, optional
+        Share of the target rows that changed sides in the last round of CVIR.
+    """
+    k = len(mix) - 1
+    names = [str(name) for name in (range(k) if class_names is None else class_names)]
+    known_mix = mix[:-1] / max(float(mix[:-1].sum()), _TINY)
+    checks = [_effective_size(scores, known_mix), _calibration(scores), _present(mix, interval, names)]
+    curves = {}
+    checks += _assumption(scores, mix, known_mix, names)
+    bin_checks, curves["top bin"] = _top_bin(scores, known_mix)
+    checks += bin_checks
+    if changed is not None:
+        message = f"{changed:.0%} of the target still changed sides in the last round of training."
+        checks.append(Check("convergence", changed, _UNSETTLED, changed <= _UNSETTLED, message))
+    return Diagnostics(tuple(checks), curves)
+
+
+def _assumption(scores: HeldOutScores, mix: Floats, known_mix: Floats, names: list[str]) -> list[Check]:
+    """Do the known classes look in the target as they did in the source?"""
+    source, target = scores.domain(known_mix)
+    weight = scores.weights(known_mix)
+    kappa_s, kappa_t = known_probability(source, target, weight, 1 - float(mix[-1]))
+    rejected = kappa_s < 0.5
+    by_class = np.array([rejected[scores.y == j].mean() for j in range(len(names))])
+    share = float(np.average(rejected, weights=weight)) if mix[-1] > 0 else 0.0
+    spread = float(np.median(by_class)) > _SOURCE_REJECTED / 2
+    worst = names[int(np.argmax(by_class * (mix[:-1] > _ABSENT)))]
+    if spread:
+        message = (
+            f"{share:.0%} of the source rows would be called novel, in most classes: the known classes do "
+            "not look in the target as they did in the source; what is called new may be changed known rows."
+        )
+    else:
+        message = (
+            f"{share:.0%} of the source rows would be called novel, most of all in {worst!r}: the novel "
+            "class cannot be told apart from it, and the share of known rows is an upper bound."
+        )
+    consequence: Status = "do not trust" if spread else "upper bound only"
+    accepted = Check(
+        "source rows accepted", share, _SOURCE_REJECTED, share <= _SOURCE_REJECTED, message, consequence
+    )
+    z = _difference(source, target, weight, kappa_s >= 0.5, kappa_t >= 0.5)
+    message = (
+        "Among the rows that are taken for known, source and target can still be told apart: p(x|y) has "
+        "changed, or the novel class overlaps the known ones."
+    )
+    return [
+        accepted,
+        Check("accepted rows alike", z, _ACCEPTED_Z, z <= _ACCEPTED_Z, message, "upper bound only"),
+    ]
+
+
+def _difference(source: Floats, target: Floats, weight: Floats, in_source: Bools, in_target: Bools) -> float:
+    """Standardised area under the curve of accepted source against accepted target rows (0: alike)."""
+    a, b, w = source[in_source], target[in_target], weight[in_source]
+    if len(a) < 10 or len(b) < 10 or w.sum() <= 0:
+        return float("inf")
+    order = np.argsort(np.concatenate([a, b]), kind="stable")
+    below = np.cumsum(np.concatenate([w / w.sum(), np.zeros(len(b))])[order])
+    area = 1 - float(below[order >= len(a)].mean())
+    effective = w.sum() ** 2 / np.square(w).sum()
+    return (area - 0.5) / float(np.sqrt((1 / effective + 1 / len(b)) / 12))
+
+
+def _present(mix: Floats, interval: Floats | None, names: list[str]) -> Check:
+    """A class whose share cannot be told from zero; without intervals, one whose estimate is about zero."""
+    low = mix[:-1] if interval is None else np.minimum(mix[:-1], interval[:-1, 0])
+    j = int(np.argmin(low))
+    bound = "" if interval is None else f" (at most {interval[j, 1]:.1%})"
+    message = f"{names[j]!r} may be absent from the target{bound}: only an upper bound of its share is known."
+    value = float(low[j])
+    limit = _ABSENT if interval is None else 0.0
+    return Check("every class present", value, limit, value > limit, message, "upper bound only")
+
+
+def _effective_size(scores: HeldOutScores, known_mix: Floats) -> Check:
+    weight = scores.weights(known_mix)
+    size = float(weight.sum() ** 2 / np.square(weight).sum())
+    message = f"The re-weighted source is worth only {size:.0f} rows: too few to estimate from."
+    return Check("effective sample size", size, _MIN_EFFECTIVE, size >= _MIN_EFFECTIVE, message)
+
+
+def _calibration(scores: HeldOutScores, bins: int = 10) -> Check:
+    """Expected calibration error of the source classifier."""
+    confidence = scores.class_source.max(axis=1)
+    hit = scores.class_source.argmax(axis=1) == scores.y
+    cell = np.minimum((confidence * bins).astype(int), bins - 1)
+    gap = np.bincount(cell, weights=hit - confidence, minlength=bins)
+    error = float(np.abs(gap).sum() / len(cell))
+    message = f"The source classifier's probabilities are off by {error:.2f} on average."
+    return Check("calibration", error, _CALIBRATION, error <= _CALIBRATION, message)
+
+
+def _top_bin(scores: HeldOutScores, known_mix: Floats) -> tuple[list[Check], tuple[Floats, Floats]]:
+    """Size of the bin that decides the novel share, its plateau, and a second opinion."""
+    source, target = scores.domain(known_mix)
+    weight = scores.weights(known_mix)
+    bbe = BBE().fit(source, target, weight)
+    top = source >= bbe.threshold_
+    size = float(weight[top].sum() ** 2 / max(np.square(weight[top]).sum(), _TINY))
+    message = f"The share of known rows rests on {size:.0f} source rows."
+    checks = [Check("top bin size", size, _MIN_BIN, size >= _MIN_BIN, message)]
+    other = float(DEDPUL().fit(source, target, weight).alpha_)
+    gap = abs(other - bbe.alpha_)
+    message = f"Two estimators of the known share differ: {bbe.alpha_:.2f} (BBE) and {other:.2f} (DEDPUL)."
+    checks.append(
+        Check("estimators agree", gap, _DISAGREEMENT, gap <= _DISAGREEMENT, message, "upper bound only")
+    )
+    order = np.argsort(-source, kind="stable")
+    mass = np.cumsum(weight[order]) / weight.sum()
+    cuts = source[order][np.searchsorted(mass, np.linspace(0.02, 1, 50)).clip(max=len(order) - 1)]
+    share_s = np.array([weight[source >= cut].sum() / weight.sum() for cut in cuts])
+    share_t = np.array([np.mean(target >= cut) for cut in cuts])
+    return checks, (share_s, share_t / np.maximum(share_s, _TINY))

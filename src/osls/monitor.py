@@ -1,0 +1,362 @@
+r"""The class mix and the novel share batch by batch, with alarms whose false alarm rate is bounded.
+
+*The mix* of a batch is the maximum likelihood mix of the model's (k+1)-way probabilities, found by EM from
+the mix that the model was fitted to, with an interval by a bootstrap over the rows of the batch.
+
+*An alarm* does not rest on that estimate, nor on the probabilities being right. If nothing has moved, the
+mean probability of a class over a batch and over the reference rows have the same expectation, whatever the
+model. They are means of numbers in [0, 1], so the chance that they differ by as much as they do is bounded by
+Hoeffding's inequality for a known variance (theorem 3 of [1]_; for certain answers it is Chernoff's bound for
+counts), into which the common mean and variance of all the rows are put. The batch number i spends
+:math:`\alpha_i = 6 \alpha / (\pi^2 i^2)`, which sums to :math:`\alpha`, half on the batch itself and half on
+the last eight batches taken together (for slow moves), shared out equally among the classes. So with a level
+of 95 % the chance that a run of any length without a move ever raises an alarm is about 5 % at most.
+
+What appears beyond the model's own novel class is not looked for: such rows are shared out among the k + 1
+classes that the model knows. Fit again on recent rows to look for it.
+
+References
+----------
+.. [1] Hoeffding. Probability Inequalities for Sums of Bounded Random Variables. JASA, 1963.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from osls._typing import Bools, Floats
+from osls.inference.moves import Moments, batch_mix, chance_of_difference, even_out
+
+__all__ = ["Alarm", "BatchReport", "Monitor", "Reference"]
+
+SCHEMA = 1
+RECENT = 8
+Against = Literal["fit", "first"]
+Scope = Literal["batch", "recent batches"]
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A class that has moved: its share in the reference and now, and where it was seen."""
+
+    class_name: str
+    before: float
+    now: float
+    scope: Scope
+    p_bound: float
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What was found in one batch; shares that the model cannot measure are nan."""
+
+    name: str
+    rows: int
+    share: tuple[float, ...]
+    interval: tuple[tuple[float, float], ...]
+    mean_proba: tuple[float, ...]
+    mean_square: tuple[float, ...]
+    alarms: tuple[Alarm, ...] = ()
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def novel_share(self) -> float:
+        """Share of the novel class."""
+        return self.share[-1]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What batches are held against: shares, their interval, and the moments of how many rows."""
+
+    share: Floats
+    interval: Floats | None
+    moments: Moments
+
+
+class Monitor:
+    """Follow a model's class mix over batches of probabilities.
+
+    Parameters
+    ----------
+    reference_marginal : array-like of shape (k + 1,)
+        The mix that the probabilities assume: a fitted adapter's ``target_marginal_``.
+    classes : sequence of str
+        Names of the k known classes, then of the novel one.
+    level : float, default=0.95
+        Level of the intervals; one minus it bounds the chance of a false alarm over all batches together.
+    reference_proba : array-like of shape (m, k + 1), optional
+        Out-of-sample probabilities of the rows that the mix was estimated from: ``target_proba_``. With
+        them the reference's own uncertainty counts, and a bias of the model cancels. Without, the reference
+        is taken as exact.
+    reference_interval : array-like of shape (k + 1, 2), optional
+        Interval of the reference's mix, for pages.
+    against : {"fit", "first"}, default="fit"
+        What a move is measured from: the rows of the fit, or the first batch.
+    n_bootstrap : int, default=100
+        Bootstrap replicates behind the intervals.
+    seed : int, default=0
+        Their seed.
+
+    Attributes
+    ----------
+    batches : list of BatchReport
+        The batches so far.
+    reference : Reference or None
+        What they are held against; None until the first batch if that is to be it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.monitor import Monitor
+    >>> rng = np.random.default_rng(0)
+    >>> def batch(novel):  # two known classes and a novel one, told apart without doubt
+    ...     return np.eye(3)[rng.choice(3, 500, p=[0.6 - novel, 0.4, novel])]
+    >>> monitor = Monitor([0.4, 0.4, 0.2], ["a", "b", "novel"])
+    >>> monitor.update("monday", batch(0.2)).alarms
+    ()
+    >>> report = monitor.update("tuesday", batch(0.4))
+    >>> sorted({alarm.class_name for alarm in report.alarms})
+    ['a', 'novel']
+    """
+
+    def __init__(
+        self,
+        reference_marginal: ArrayLike,
+        classes: Sequence[str],
+        *,
+        level: float = 0.95,
+        reference_proba: ArrayLike | None = None,
+        reference_interval: ArrayLike | None = None,
+        against: Against = "fit",
+        n_bootstrap: int = 100,
+        seed: int = 0,
+    ):
+        self.classes = tuple(str(name) for name in classes)
+        self.marginal = _checked_marginal(reference_marginal, len(self.classes))
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie in (0, 1); got {level}.")
+        if against not in ("fit", "first"):
+            raise ValueError(f"against must be 'fit' or 'first'; got {against!r}.")
+        if n_bootstrap < 2:
+            raise ValueError(f"n_bootstrap must be at least 2; got {n_bootstrap}.")
+        self.level, self.against, self.n_bootstrap, self.seed = level, against, n_bootstrap, seed
+        proba = None if reference_proba is None else self._checked(reference_proba, "reference_proba")
+        self.weight = np.ones(len(self.classes)) if proba is None else even_out(proba, self.marginal)
+        fit = Reference(
+            self.marginal,
+            None if reference_interval is None else np.asarray(reference_interval, dtype=float),
+            # Unknown rows may be as spread out as yes and no.
+            Moments(self.marginal, self.marginal, np.inf) if proba is None else Moments.of(proba),
+        )
+        self.reference: Reference | None = fit if against == "fit" else None
+        self.batches: list[BatchReport] = []
+
+    @property
+    def measurable(self) -> Bools:
+        """Classes that the model can find: it gives no probability to one that had a share of zero."""
+        return np.asarray(self.marginal > 0)
+
+    def update(self, name: str, proba: ArrayLike, *, origin: Mapping[str, Any] | None = None) -> BatchReport:
+        """Add a batch.
+
+        Parameters
+        ----------
+        name : str
+            What to call it.
+        proba : array-like of shape (rows, k + 1)
+            The model's probabilities.
+        origin : mapping, optional
+            Anything worth keeping with it (of JSON's types): the file, its digest, the time.
+        """
+        rows = self._checked(proba, f"batch {name!r}")
+        share, interval = self._estimate(rows)
+        moments = Moments.of(rows)
+        report = BatchReport(
+            str(name),
+            len(rows),
+            tuple(map(float, share)),
+            tuple((float(low), float(high)) for low, high in interval),
+            tuple(map(float, moments.mean)),
+            tuple(map(float, moments.square)),
+            origin=dict(origin or {}),
+        )
+        if self.reference is None:
+            self.reference = Reference(share, interval, moments)
+        else:
+            report = BatchReport(**{**vars(report), "alarms": self._alarms(report)})
+        self.batches.append(report)
+        return report
+
+    def _estimate(self, proba: Floats) -> tuple[Floats, Floats]:
+        seen = self.measurable
+        share, interval = np.full(len(seen), np.nan), np.full((len(seen), 2), np.nan)
+        share[seen], interval[seen] = batch_mix(
+            proba[:, seen] * self.weight[seen] / self.marginal[seen],
+            self.marginal[seen],
+            level=self.level,
+            repeats=self.n_bootstrap,
+            rng=np.random.default_rng([self.seed, len(self.batches)]),
+        )
+        return share, interval
+
+    def _alarms(self, report: BatchReport) -> tuple[Alarm, ...]:
+        assert self.reference is not None
+        # The first batch is no test if it is the reference.
+        i = len(self.batches) + (self.against == "fit")
+        seen = np.flatnonzero(self.measurable)
+        allowed = 6 * (1 - self.level) / (np.pi * i) ** 2 / 2 / len(seen)
+        recent = [report, *self.batches[:-RECENT:-1]]
+        if self.against == "first":
+            recent = recent[: len(self.batches)]
+        alarms = []
+        scopes: tuple[tuple[Scope, list[BatchReport]], ...] = (
+            ("batch", [report]),
+            ("recent batches", recent),
+        )
+        for scope, batches in scopes:
+            if scope == "recent batches" and len(batches) < 2:
+                continue
+            rows = np.array([batch.rows for batch in batches])
+            mean, square, share = (
+                np.average([getattr(batch, what) for batch in batches], axis=0, weights=rows)
+                for what in ("mean_proba", "mean_square", "share")
+            )
+            chances = chance_of_difference(Moments(mean, square, float(rows.sum())), self.reference.moments)
+            for j in seen[chances[seen] <= allowed]:
+                before = float(self.reference.share[j])
+                alarms.append(Alarm(self.classes[j], before, float(share[j]), scope, float(chances[j])))
+        return tuple(alarms)
+
+    def _checked(self, proba: ArrayLike, what: str) -> Floats:
+        rows = np.asarray(proba, dtype=float)
+        if rows.ndim != 2 or rows.shape[1] != len(self.classes):
+            raise ValueError(
+                f"{what} must have {len(self.classes)} columns, one a class; got shape {rows.shape}."
+            )
+        if len(rows) == 0:
+            raise ValueError(f"{what} has no rows.")
+        if not np.isfinite(rows).all() or rows.min() < -1e-9 or abs(rows.sum(axis=1) - 1).max() > 1e-3:
+            raise ValueError(f"{what} must hold probabilities: at least 0, and each row summing to 1.")
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, in JSON's types; what is not a number is null."""
+        reference = None
+        if self.reference is not None:
+            known, interval = self.reference, self.reference.interval
+            reference = {
+                "share": _plain(known.share),
+                "interval": None if interval is None else _plain(interval),
+                "mean_proba": _plain(known.moments.mean),
+                "mean_square": _plain(known.moments.square),
+                "rows": None if np.isinf(known.moments.rows) else int(known.moments.rows),
+            }
+        return {
+            "schema": SCHEMA,
+            "classes": list(self.classes),
+            "marginal": _plain(self.marginal),
+            "weight": _plain(self.weight),
+            "level": self.level,
+            "against": self.against,
+            "n_bootstrap": self.n_bootstrap,
+            "seed": self.seed,
+            "reference": reference,
+            "batches": [_plain(asdict(batch)) for batch in self.batches],
+        }
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Go on from :meth:`to_dict`."""
+        if state.get("schema") != SCHEMA:
+            raise ValueError(
+                f"the state has schema {state.get('schema')!r}, this version of osls reads {SCHEMA}; "
+                "start a new state or use the osls that wrote it."
+            )
+        try:
+            monitor = cls(
+                state["marginal"],
+                state["classes"],
+                level=state["level"],
+                against=state["against"],
+                n_bootstrap=state["n_bootstrap"],
+                seed=state["seed"],
+            )
+            monitor.weight = np.array(state["weight"], dtype=float)
+            monitor.reference = _reference(state["reference"])
+            monitor.batches = [_batch(record, len(monitor.classes)) for record in state["batches"]]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"the state is incomplete ({type(error).__name__}: {error}).") from error
+        return monitor
+
+    def continues(self, other: Monitor) -> bool:
+        """Whether both are about the same model, compared with the same reference, at the same level."""
+        return (
+            (self.classes, self.level, self.against) == (other.classes, other.level, other.against)
+            and np.allclose(self.marginal, other.marginal)
+            and np.allclose(self.weight, other.weight)
+        )
+
+
+def _checked_marginal(marginal: ArrayLike, n_classes: int) -> Floats:
+    shares = np.asarray(marginal, dtype=float)
+    if shares.shape != (n_classes,) or n_classes < 2:
+        raise ValueError(
+            "reference_marginal must have one share for each of at least two classes; "
+            f"got shape {shares.shape} for {n_classes}."
+        )
+    if not np.isfinite(shares).all() or shares.min() < 0 or abs(shares.sum() - 1) > 1e-6:
+        raise ValueError(f"reference_marginal must be shares that sum to 1; they sum to {shares.sum():.4g}.")
+    return shares
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and dataclass contents as lists; nan as None, which JSON has."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and np.isnan(value) else value
+
+
+def _numbers(values: Sequence[Any]) -> Floats:
+    return np.array(values, dtype=float)
+
+
+def _reference(record: Mapping[str, Any] | None) -> Reference | None:
+    if record is None:
+        return None
+    return Reference(
+        _numbers(record["share"]),
+        None if record["interval"] is None else _numbers(record["interval"]),
+        Moments(
+            _numbers(record["mean_proba"]),
+            _numbers(record["mean_square"]),
+            np.inf if record["rows"] is None else float(record["rows"]),
+        ),
+    )
+
+
+def _batch(record: Mapping[str, Any], n_classes: int) -> BatchReport:
+    share, interval = _numbers(record["share"]), _numbers(record["interval"])
+    mean, square = _numbers(record["mean_proba"]), _numbers(record["mean_square"])
+    shapes = {share.shape, interval.shape[:1], mean.shape, square.shape}
+    if shapes != {(n_classes,)} or interval.shape != (n_classes, 2):
+        raise ValueError(f"batch {record['name']!r} of the state does not have {n_classes} classes.")
+    return BatchReport(
+        record["name"],
+        record["rows"],
+        tuple(share.tolist()),
+        tuple((low, high) for low, high in interval.tolist()),
+        tuple(mean.tolist()),
+        tuple(square.tolist()),
+        tuple(Alarm(**alarm) for alarm in record["alarms"]),
+        record["origin"],
+    )

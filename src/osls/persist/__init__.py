@@ -1,0 +1,186 @@
+"""Fitted models as folders, without pickle: JSON, safetensors, and skops for scikit-learn's parts.
+
+A folder holds ``manifest.json`` (the object as a tree of JSON values, versions, and the SHA-256 of every
+file), ``tensors.safetensors`` (all arrays and network weights) and ``sklearn/<n>.skops``. Loading builds only
+what :mod:`osls.persist.registry` and :mod:`osls.persist.sklearn_parts` list; no code in a model is ever run.
+The digests tell damage. They do not tell who wrote a model: load only models of people whose answers you
+would believe.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import safetensors.numpy
+
+import osls
+from osls.persist.arrays import ARRAYS
+from osls.persist.errors import ModelError, in_short
+from osls.persist.folder import TENSORS, Stored, current, drafting
+from osls.persist.networks import NETWORK_PREDICTORS
+from osls.persist.objects import OBJECTS
+from osls.persist.plain import PLAIN
+from osls.persist.randomness import RANDOMNESS
+from osls.persist.sklearn_parts import SKLEARN_PARTS
+from osls.persist.tree import Reader, Writer
+
+__all__ = ["ModelError", "load", "save"]
+
+# The first that matches writes a value: registered classes before estimators at large, functions last.
+_CODECS = (*PLAIN, *ARRAYS, *RANDOMNESS, *NETWORK_PREDICTORS, OBJECTS[0], *SKLEARN_PARTS, OBJECTS[1])
+_LIBRARIES = ("numpy", "safetensors", "scikit-learn", "scipy", "skops", "torch")
+_TRIES = 3
+
+
+def save(
+    obj: Any,
+    path: str | Path,
+    *,
+    trusted: Sequence[str | type] = (),
+    factories: Mapping[str, Callable[..., Any]] | None = None,
+) -> None:
+    """Save a fitted adapter, or any object that :mod:`osls.persist.registry` lists.
+
+    The folder appears whole or not at all; an earlier model at ``path`` is replaced.
+
+    Parameters
+    ----------
+    obj : object
+        What to save. Lists, dicts and arrays of such objects will do as well.
+    path : str or Path
+        The folder to make. A folder with other things in it is refused.
+    trusted : sequence of str or type
+        Types inside scikit-learn's parts, such as an estimator of your own, beyond those that are trusted
+        anyway. :func:`load` needs the same.
+    factories : mapping from name to function, optional
+        Your functions inside the object, above all those that make networks. A function is not saved, only
+        its name; :func:`load` needs the same mapping.
+
+    Raises
+    ------
+    ModelError
+        If a part cannot be saved. Nothing is left behind then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from osls import PULSE, load
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = PULSE(source_classifier="linear", discriminator="linear", random_state=0)
+    >>> model = model.fit(X[:100], y[:100], X_target=X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model")
+    ...     again = load(f"{folder}/model")
+    >>> bool((again.predict_proba(X) == model.predict_proba(X)).all())
+    True
+    """
+    target = Path(path).resolve()
+    with drafting(target) as draft:
+        writer = Writer(_CODECS, draft.add, _type_names(trusted), dict(factories or {}))
+        try:
+            tree = writer.node(obj, "model")
+            draft.add(TENSORS, safetensors.numpy.save(writer.tensors))
+            draft.seal({"osls": osls.__version__, "libraries": _versions(), "object": tree})
+        except ModelError:
+            raise
+        except (RecursionError, ValueError) as error:
+            # Lists a thousand deep, integers of thousands of digits.
+            raise ModelError(f"the object cannot be written as JSON ({in_short(error)}).") from error
+
+
+def load(
+    path: str | Path,
+    *,
+    trusted: Sequence[str | type] = (),
+    factories: Mapping[str, Callable[..., Any]] | None = None,
+) -> Any:
+    """Load what :func:`save` wrote; the same versions of the libraries give the same predictions, to the bit.
+
+    Networks come back on the device they were on, or on the CPU if there is none like it.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder.
+    trusted : sequence of str or type
+        As given to :func:`save`. Trust a type only if you know what it does when it is built.
+    factories : mapping from name to function, optional
+        As given to :func:`save`.
+
+    Raises
+    ------
+    ModelError
+        If the folder is no model, or damaged, or changed, or of a newer osls, or asks for anything that is
+        not on the lists.
+    """
+    target = Path(path).resolve()
+    for attempt in range(1, _TRIES + 1):
+        place = current(target)
+        before = _identity(place)
+        try:
+            return _load(place, _type_names(trusted), dict(factories or {}))
+        except ModelError:
+            # A save that replaced the folder meanwhile is no damage.
+            if attempt == _TRIES or (place == current(target) and _identity(place) == before):
+                raise
+    raise AssertionError("unreachable")
+
+
+def _load(path: Path, trusted: tuple[str, ...], factories: dict[str, Callable[..., Any]]) -> Any:
+    stored = Stored(path)
+    _compare_versions(stored.manifest)
+    try:
+        tensors = safetensors.numpy.load(stored.fetch(TENSORS))
+    except (safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(f"{path / TENSORS} is not a safetensors file ({in_short(error)}).") from error
+    reader = Reader(_CODECS, stored.fetch, tensors, trusted, factories)
+    try:
+        loaded = reader.value(stored.manifest["object"], "model")
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
+    except Exception as error:
+        # What is built from a manifest that somebody changed may fail anywhere.
+        raise ModelError(f"{path} is damaged ({in_short(error)}).") from error
+    stored.check_all_read()
+    return loaded
+
+
+def _type_names(trusted: Sequence[str | type]) -> tuple[str, ...]:
+    if isinstance(trusted, str):
+        raise TypeError(f"trusted must be a list of types or names; pass trusted=[{trusted!r}].")
+    return tuple(t if isinstance(t, str) else f"{t.__module__}.{t.__qualname__}" for t in trusted)
+
+
+def _versions() -> dict[str, str]:
+    return {"python": sys.version.split()[0], **{name: version(name) for name in _LIBRARIES}}
+
+
+def _compare_versions(manifest: dict[str, Any]) -> None:
+    """Warn of another scikit-learn, whose parts may mean something else now."""
+    libraries = manifest.get("libraries")
+    saved = libraries.get("scikit-learn") if isinstance(libraries, dict) else None
+    here = version("scikit-learn")
+    parts = any(name.startswith("sklearn/") for name in manifest["files"])
+    if parts and isinstance(saved, str) and saved.split(".")[:2] != here.split(".")[:2]:
+        warnings.warn(
+            f"the model was saved with scikit-learn {saved} and is loaded with {here}; its predictions may "
+            "differ. Fit it again, or install the version it was saved with.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,254 @@
+"""A model's folder: written whole or not at all, and read only if every byte is as it was written."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from osls.persist.errors import ModelError, in_short
+
+__all__ = ["FORMAT", "MANIFEST", "TENSORS", "Draft", "Stored", "current", "drafting"]
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+TENSORS = "tensors.safetensors"
+
+_NAME = "osls-model"
+_BLANK = "0" * 64
+_FILE_NAME = re.compile(r"tensors\.safetensors|sklearn/[0-9]{1,9}\.skops")
+_DIGEST = re.compile("[0-9a-f]{64}")
+_ABANDONED_SECONDS = 86_400
+
+
+# -- Writing ----------------------------------------------------------------------------------------
+
+
+class Draft:
+    """A folder in the making."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._files: dict[str, dict[str, Any]] = {}
+
+    def add(self, name: str, data: bytes) -> None:
+        """Write a file of the model."""
+        path = self.path / name
+        path.parent.mkdir(exist_ok=True)
+        _write(path, data)
+        self._files[name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+    def seal(self, fields: dict[str, Any]) -> None:
+        """Write the manifest: the other files' digests, its own, and ``fields``."""
+        text = json.dumps(
+            {"format": _NAME, "version": FORMAT, "sha256": _BLANK, "files": self._files, **fields},
+            allow_nan=False,
+        )
+        # The digest is that of the text with zeros in its place, so that no byte is left out.
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        _write(self.path / MANIFEST, text.replace(_BLANK, digest, 1).encode())
+
+
+@contextmanager
+def drafting(target: Path) -> Iterator[Draft]:
+    """Give a folder to write to, which becomes ``target`` when the block ends well, and else vanishes.
+
+    An earlier model at ``target`` is moved aside at the last moment and then deleted. Whoever ends the
+    process between these two renames leaves it under a hidden name, where :func:`current` finds it.
+    """
+    _check_target(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path = _sibling(target, "new")
+    path.mkdir()
+    try:
+        yield Draft(path)
+        for folder in {file.parent for file in path.rglob("*")}:
+            _sync_folder(folder)
+        _publish(path, target)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+    _sweep(target)
+
+
+def _check_target(target: Path) -> None:
+    if target.is_dir():
+        if any(target.iterdir()) and not (target / MANIFEST).is_file():
+            raise ModelError(f"{target} holds other files than a saved model; save to another folder.")
+    elif os.path.lexists(target):
+        raise ModelError(f"{target} is not a folder; save to another path.")
+
+
+def _publish(path: Path, target: Path) -> None:
+    while True:
+        with suppress(FileNotFoundError):
+            os.rename(target, _sibling(target, "old"))
+        try:
+            os.rename(path, target)
+        except OSError as error:
+            # Somebody else saved a model between the two lines; theirs is the earlier one now.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            _sync_folder(target.parent)
+            return
+
+
+def _sweep(target: Path) -> None:
+    """Delete earlier models, and what was left by processes that were killed at least a day ago."""
+    for path in _siblings(target, "old"):
+        shutil.rmtree(path, ignore_errors=True)
+    for path in _siblings(target, "new"):
+        try:
+            abandoned = time.time() - path.stat().st_mtime > _ABANDONED_SECONDS
+        except FileNotFoundError:
+            continue
+        if abandoned:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _sibling(target: Path, role: str) -> Path:
+    return target.with_name(f".{target.name}.{role}-{secrets.token_hex(6)}")
+
+
+def _siblings(target: Path, role: str) -> list[Path]:
+    pattern = re.compile(re.escape(f".{target.name}.{role}-") + "[0-9a-f]{12}")
+    if not target.parent.is_dir():
+        return []
+    return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    """Make names last through a power cut; Windows cannot open folders."""
+    if os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# -- Reading ----------------------------------------------------------------------------------------
+
+
+def current(target: Path) -> Path:
+    """Return where the model is: at ``target``, or aside if a save was killed between its two renames."""
+    if target.exists():
+        return target
+    aside = [path for path in _siblings(target, "old") if (path / MANIFEST).is_file()]
+    return max(aside, key=lambda path: path.stat().st_mtime, default=target)
+
+
+class Stored:
+    """A model's folder whose manifest is in order; its files are checked as they are read."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.manifest = _read_manifest(path)
+        self._unread = set(self._files)
+
+    @property
+    def _files(self) -> dict[str, Any]:
+        files: dict[str, Any] = self.manifest["files"]
+        return files
+
+    def fetch(self, name: Any) -> bytes:
+        """Return the bytes of a file, if they are those that were written."""
+        if not isinstance(name, str) or name not in self._files:
+            raise ModelError(f"{self.path}: the manifest asks for the file {name!r} but does not list it.")
+        entry = self._files[name]
+        data = _read(self.path, name, entry["bytes"])
+        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            raise ModelError(f"{self.path / name} was changed after it was saved; get a fresh copy.")
+        self._unread.discard(name)
+        return data
+
+    def check_all_read(self) -> None:
+        """Refuse a model with files that nothing in it asks for."""
+        if self._unread:
+            raise ModelError(f"{self.path / min(self._unread)} belongs to nothing in the model.")
+
+
+def _read(folder: Path, name: str, size: int) -> bytes:
+    path = folder / name
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise ModelError(f"{path} is missing ({error.strerror}); get a fresh copy of the model.") from error
+    if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+        raise ModelError(
+            f"{path} has {found.st_size} bytes where {size} were saved; get a fresh copy of the model."
+        )
+    with path.open("rb") as file:
+        return file.read(size + 1)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        what = "is not a folder" if os.path.lexists(folder) else "does not exist"
+        raise ModelError(f"{folder} {what}; pass the folder that a model was saved to.")
+    if not path.is_file():
+        raise ModelError(f"{folder} is not a saved model: it has no {MANIFEST}.")
+    data = path.read_bytes()
+    try:
+        manifest = json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is damaged: it is not JSON ({in_short(error)}).") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != _NAME:
+        raise ModelError(f"{folder} is not a saved model: its {MANIFEST} is of something else.")
+    _check_version(manifest, path)
+    _check_digest(manifest, data, path)
+    _check_files(manifest.get("files"), path)
+    return manifest
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _check_version(manifest: dict[str, Any], path: Path) -> None:
+    version = manifest.get("version")
+    if type(version) is not int or version < 1:
+        raise ModelError(f"{path} is damaged: its format version is {version!r}.")
+    if version > FORMAT:
+        raise ModelError(
+            f"{path} has the format version {version}, and this osls reads up to {FORMAT}: upgrade osls "
+            f"(the model was saved by osls {manifest.get('osls')})."
+        )
+
+
+def _check_digest(manifest: dict[str, Any], data: bytes, path: Path) -> None:
+    digest = str(manifest.get("sha256"))
+    blank = data.replace(digest.encode(), _BLANK.encode(), 1) if _DIGEST.fullmatch(digest) else b""
+    if hashlib.sha256(blank).hexdigest() != digest:
+        raise ModelError(f"{path} was changed after it was saved; get a fresh copy of the model.")
+
+
+def _check_files(files: Any, path: Path) -> None:
+    if not isinstance(files, dict):
+        raise ModelError(f"{path} is damaged: it lists no files.")
+    for name, entry in files.items():
+        if not _FILE_NAME.fullmatch(name):
+            raise ModelError(f"{path} lists the file {name!r}, which is none of a model's.")
+        known = isinstance(entry, dict) and type(entry.get("bytes")) is int and "sha256" in entry
+        if not known or entry["bytes"] < 0:
+            raise ModelError(f"{path} does not say how large {name} is and what its digest is.")

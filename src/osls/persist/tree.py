@@ -1,0 +1,194 @@
+"""Objects to a tree of JSON values with type tags, and back.
+
+``None``, booleans, integers, finite floats, strings and lists are themselves; all else is a JSON object whose
+key ``$`` says which codec reads it. What occurs twice is written once: its node has a number under ``#``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from osls._typing import AnyArray
+from osls.persist.errors import ModelError
+
+__all__ = ["Codec", "Node", "Reader", "Writer"]
+
+Node = Any
+Factories = Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How values of one kind become a node, and a node such a value. ``where`` names the place in errors."""
+
+    tag: str
+    matches: Callable[[Any, Writer], bool]
+    encode: Callable[[Any, Writer, str], dict[str, Node]]
+    decode: Callable[[dict[str, Node], Reader, str], Any]
+    # Whether two names for one value stay two names for one value.
+    shared: bool = True
+
+
+class Writer:
+    """Turn values into nodes; arrays and scikit-learn's parts go to files of their own.
+
+    Parameters
+    ----------
+    codecs : iterable of Codec
+        The first that matches a value writes it.
+    store : callable
+        Takes the name and the bytes of a file.
+    trusted : tuple of str
+        Types that scikit-learn's parts may hold beyond the usual.
+    factories : mapping from name to function
+        The caller's functions that may be named in place of being saved.
+    """
+
+    def __init__(
+        self,
+        codecs: Iterable[Codec],
+        store: Callable[[str, bytes], None],
+        trusted: tuple[str, ...],
+        factories: Factories,
+    ):
+        self.store = store
+        self.trusted = trusted
+        self.factories = factories
+        self.tensors: dict[str, AnyArray] = {}
+        self.parts = 0
+        self._codecs = tuple(codecs)
+        # The values stay alive, for the address of one that is gone may be given to another.
+        self._numbers: dict[int, tuple[int, Any]] = {}
+        self._open: set[int] = set()
+
+    def node(self, value: Any, where: str) -> Node:
+        """Return the node of a value."""
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) is float and math.isfinite(value):
+            return value
+        if type(value) is list:
+            return self._guarded(value, where, lambda: self.nodes(value, where))
+        codec = next((codec for codec in self._codecs if codec.matches(value, self)), None)
+        if codec is None:
+            raise ModelError(_cannot_save(value, where))
+        if id(value) in self._numbers:
+            return {"$": "same", "#": self._numbers[id(value)][0]}
+        node = self._guarded(value, where, lambda: {"$": codec.tag, **codec.encode(value, self, where)})
+        if codec.shared:
+            node["#"] = len(self._numbers)
+            self._numbers[id(value)] = node["#"], value
+        return node
+
+    def nodes(self, values: Iterable[Any], where: str) -> list[Node]:
+        """Return the nodes of a sequence."""
+        return [self.node(value, f"{where}[{i}]") for i, value in enumerate(values)]
+
+    def attributes(self, values: Mapping[str, Any], where: str) -> dict[str, Node]:
+        """Return the nodes of named values."""
+        return {name: self.node(value, f"{where}.{name}") for name, value in values.items()}
+
+    def add_tensor(self, array: AnyArray) -> str:
+        """Keep an array for the tensors' file and return its name there."""
+        name = str(len(self.tensors))
+        self.tensors[name] = array
+        return name
+
+    def add_part(self, data: bytes) -> str:
+        """Store a scikit-learn part and return the name of its file."""
+        name = f"sklearn/{self.parts}.skops"
+        self.store(name, data)
+        self.parts += 1
+        return name
+
+    def _guarded(self, value: Any, where: str, encode: Callable[[], Node]) -> Node:
+        if id(value) in self._open:
+            raise ModelError(f"{where} contains itself, which cannot be saved.")
+        self._open.add(id(value))
+        try:
+            return encode()
+        finally:
+            self._open.discard(id(value))
+
+
+class Reader:
+    """Turn nodes back into values.
+
+    Parameters
+    ----------
+    codecs : iterable of Codec
+        By their tags.
+    fetch : callable
+        From the name of a file to its verified bytes.
+    tensors : mapping from name to array
+        The tensors' file.
+    trusted, factories
+        As for the writer.
+    """
+
+    def __init__(
+        self,
+        codecs: Iterable[Codec],
+        fetch: Callable[[str], bytes],
+        tensors: Mapping[str, AnyArray],
+        trusted: tuple[str, ...],
+        factories: Factories,
+    ):
+        self.fetch = fetch
+        self.trusted = trusted
+        self.factories = factories
+        self._tensors = tensors
+        self._codecs = {codec.tag: codec for codec in codecs}
+        self._seen: dict[int, Any] = {}
+
+    def value(self, node: Node, where: str) -> Any:
+        """Return the value of a node."""
+        if node is None or isinstance(node, bool | int | float | str):
+            return node
+        if isinstance(node, list):
+            return self.values(node, where)
+        tag = node.get("$")
+        if tag == "same":
+            if node.get("#") not in self._seen:
+                raise ModelError(f"{where} refers to something that was not read before it.")
+            return self._seen[node["#"]]
+        if tag not in self._codecs:
+            raise ModelError(f"{where} has the type tag {tag!r}, which this version of osls does not know.")
+        value = self._codecs[tag].decode(node, self, where)
+        if "#" in node:
+            self._seen[node["#"]] = value
+        return value
+
+    def values(self, nodes: list[Node], where: str) -> list[Any]:
+        """Return the values of a list of nodes."""
+        return [self.value(node, f"{where}[{i}]") for i, node in enumerate(nodes)]
+
+    def attributes(self, nodes: Mapping[str, Node], where: str) -> dict[str, Any]:
+        """Return named values."""
+        return {name: self.value(node, f"{where}.{name}") for name, node in nodes.items()}
+
+    def tensor(self, name: Any) -> AnyArray:
+        """Return an array of the tensors' file, in memory of its own."""
+        if not isinstance(name, str) or name not in self._tensors:
+            raise ModelError(f"the manifest asks for the tensor {name!r}, which tensors.safetensors lacks.")
+        # A copy is writable, and aligned as freshly computed arrays are.
+        return self._tensors[name].copy()
+
+    def factory(self, name: Any) -> Callable[..., Any]:
+        """Return one of the caller's functions."""
+        if name not in self.factories:
+            raise ModelError(
+                f"the model needs your function {name!r}: pass it as load(..., factories={{{name!r}: ...}})."
+            )
+        return self.factories[name]
+
+
+def _cannot_save(value: Any, where: str) -> str:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    return (
+        f"{where} is of type {kind}, which osls cannot save; if it is yours and skops can save it, "
+        f"pass trusted=[{kind!r}] to save and load."
+    )

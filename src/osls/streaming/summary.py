@@ -1,0 +1,272 @@
+"""A sample of scores in a few hundred kilobytes: update, merge, store."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from osls._typing import Floats
+from osls.mixture.base import check_probabilities, check_scores
+from osls.streaming.cells import EMPTY, Cells, add_cells, count_keys, keys_of, resample
+
+__all__ = ["CAPACITY", "Mergeable", "ScoreSummary", "merge_all"]
+
+CAPACITY = 1 << 14
+_FORMAT = "osls.ScoreSummary/1"
+
+
+class ScoreSummary:
+    """What mixture estimators need to know of a sample of scores, however large the sample.
+
+    Parameters
+    ----------
+    capacity : int, default=16384
+        Most cells to keep. A sample with fewer distinct scores is kept exactly; of a larger one the counts
+        are exact on a grid that is fine near 0 and near 1 (see :mod:`osls.streaming.cells`). Mean, smallest
+        and largest score are exact in any case.
+
+    Attributes
+    ----------
+    n : int
+        Scores seen, those of weight zero left out.
+    cells : Cells
+        Their counts.
+
+    Notes
+    -----
+    Summaries of the parts of a sample, merged in any order and any grouping, hold the same counts as one
+    summary of the whole (weights and the mean: up to rounding). Memory is that of ``capacity`` cells, 16
+    bytes each (24 with weights), and one batch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.streaming import ScoreSummary
+    >>> rng = np.random.default_rng(0)
+    >>> whole, parts = rng.random(50_000), [ScoreSummary() for _ in range(5)]
+    >>> for part, scores in zip(parts, np.split(whole, 5)):
+    ...     _ = part.update(scores)
+    >>> merged = parts[0]
+    >>> for part in parts[1:]:
+    ...     merged = merged.merge(part)
+    >>> merged == ScoreSummary().update(whole)
+    True
+    >>> merged.n, ScoreSummary.from_bytes(merged.to_bytes()) == merged
+    (50000, True)
+    """
+
+    def __init__(self, capacity: int = CAPACITY):
+        if capacity < 2:
+            raise ValueError(f"capacity must be at least 2 cells; got {capacity}.")
+        self.capacity = capacity
+        self.n = 0
+        self.cells = EMPTY
+        self._total = 0.0
+        self._lowest, self._highest = np.inf, -np.inf
+
+    def update(self, scores: ArrayLike, weight: ArrayLike | None = None) -> Self:
+        """Take in more scores, each with a weight if they have any (none is like 1)."""
+        if np.size(scores) == 0:
+            return self
+        array = check_scores(scores, "scores")
+        check_probabilities(array, "scores")
+        weights = None if weight is None else _check_weight(weight, len(array))
+        if weights is not None and not weights.all():
+            array, weights = array[weights > 0], weights[weights > 0]
+        if len(array) == 0:
+            return self
+        batch = count_keys(keys_of(array), weights, self.capacity, self.cells.level)
+        self.cells = add_cells(self.cells, batch, self.capacity)
+        self.n += len(array)
+        total = array.sum(dtype=np.float64) if weights is None else array @ weights
+        self._total += float(total)
+        self._lowest = min(self._lowest, float(array.min()))
+        self._highest = max(self._highest, float(array.max()))
+        return self
+
+    def merge(self, other: ScoreSummary) -> Self:
+        """Take in all that another summary of the same capacity has seen."""
+        if not isinstance(other, ScoreSummary):
+            raise TypeError(f"can only merge a ScoreSummary; got {type(other).__name__}.")
+        if other.capacity != self.capacity:
+            raise ValueError(
+                f"cannot merge summaries of capacity {self.capacity} and {other.capacity}: "
+                "create all parts with the same capacity."
+            )
+        self.cells = add_cells(self.cells, other.cells, self.capacity)
+        self.n += other.n
+        self._total += other._total
+        self._lowest = min(self._lowest, other._lowest)
+        self._highest = max(self._highest, other._highest)
+        return self
+
+    def empty(self) -> ScoreSummary:
+        """Return a summary of the same capacity that has seen nothing."""
+        return ScoreSummary(self.capacity)
+
+    def scaled(self, factor: float) -> ScoreSummary:
+        """Return a copy in which every weight is ``factor`` times as large."""
+        if not factor > 0 or not np.isfinite(factor):
+            raise ValueError(f"factor must be positive and finite; got {factor}.")
+        cells = self.cells
+        scaled = Cells(cells.level, cells.number, factor * cells.mass, factor**2 * cells.squares)
+        return self._with(scaled, factor * self._total, self.range)
+
+    def resampled(self, rng: np.random.Generator) -> ScoreSummary:
+        """Return a summary of as many scores drawn with replacement, as far as the cells know them."""
+        cells = resample(self.cells, rng)
+        position = self.positions[np.searchsorted(self.cells.number, cells.number)]
+        # The mean moves by as much as that of the cells' positions; the exact one is where it starts.
+        moved = np.average(position, weights=cells.mass) - np.average(self.positions, weights=self.cells.mass)
+        mean = float(np.clip(self.mean + moved, position[0], position[-1]))
+        return self._with(cells, mean * float(cells.mass.sum()), (float(position[0]), float(position[-1])))
+
+    def _with(self, cells: Cells, total: float, range_: tuple[float, float]) -> ScoreSummary:
+        copy = self.empty()
+        copy.cells, copy.n, copy._total = cells, self.n, total
+        copy._lowest, copy._highest = range_
+        return copy
+
+    # -- What it knows ------------------------------------------------------------------------------
+
+    @property
+    def weight(self) -> float:
+        """Sum of the weights; the number of scores if they have none."""
+        return float(self.cells.mass.sum())
+
+    @property
+    def effective_n(self) -> float:
+        """How many equally weighted scores say as much."""
+        return self.cells.effective_n
+
+    @property
+    def mean(self) -> float:
+        """Mean score, by weight; exact."""
+        return self._total / self.weight if self.n else float("nan")
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Smallest and largest score; exact."""
+        return self._lowest, self._highest
+
+    @property
+    def positions(self) -> Floats:
+        """One score for each cell: its middle; for the outermost cells the smallest and the largest score."""
+        middle = np.clip(self.cells.middle, self._lowest, self._highest)
+        if self.n:
+            middle[0], middle[-1] = self._lowest, self._highest
+        return middle
+
+    def share_at_least(self, thresholds: ArrayLike) -> Floats:
+        """Share of the weight at or above each threshold, exact at the cells' lower edges."""
+        below = np.append(0.0, np.cumsum(self.cells.mass))
+        cell = keys_of(np.asarray(thresholds, dtype=np.float64)) >> self.cells.level
+        return np.asarray(1 - below[np.searchsorted(self.cells.number, cell)] / below[-1])
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both hold the same counts and range, and the same mean up to rounding."""
+        if not isinstance(other, ScoreSummary):
+            return NotImplemented
+        mine, theirs = self.cells, other.cells
+        same = (self.capacity, self.n, self.range, mine.level) == (
+            other.capacity,
+            other.n,
+            other.range,
+            theirs.level,
+        )
+        return (
+            same
+            and np.array_equal(mine.number, theirs.number)
+            and np.allclose(mine.mass, theirs.mass, rtol=1e-12, atol=0)
+            and np.allclose(mine.squares, theirs.squares, rtol=1e-12, atol=0)
+            and bool(np.isclose(self._total, other._total, rtol=1e-10, atol=0))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        low, high = self.range
+        return f"ScoreSummary(n={self.n}, cells={len(self.cells.number)}, from {low:g} to {high:g})"
+
+    # -- Storing ------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """Return a JSON text from which :meth:`from_json` restores the summary exactly."""
+        square = self.cells.square
+        return json.dumps(
+            {
+                "format": _FORMAT,
+                "capacity": self.capacity,
+                "n": self.n,
+                "total": self._total,
+                "range": self.range if self.n else None,
+                "level": self.cells.level,
+                "number": self.cells.number.tolist(),
+                "mass": self.cells.mass.tolist(),
+                "square": None if square is None else square.tolist(),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> ScoreSummary:
+        """Restore what :meth:`to_json` returned."""
+        state: dict[str, Any] = json.loads(text)
+        if not isinstance(state, dict) or state.get("format") != _FORMAT:
+            raise ValueError(f"not a stored ScoreSummary: expected the format {_FORMAT!r}.")
+        summary = cls(state["capacity"])
+        square = state["square"]
+        summary.cells = Cells(
+            state["level"],
+            np.array(state["number"], dtype=np.int64),
+            np.array(state["mass"], dtype=np.float64),
+            None if square is None else np.array(square, dtype=np.float64),
+        )
+        summary.n, summary._total = state["n"], state["total"]
+        summary._lowest, summary._highest = state["range"] or (np.inf, -np.inf)
+        return summary
+
+    def to_bytes(self) -> bytes:
+        """Return the JSON text, compressed."""
+        return zlib.compress(self.to_json().encode(), level=1)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ScoreSummary:
+        """Restore what :meth:`to_bytes` returned."""
+        return cls.from_json(zlib.decompress(data).decode())
+
+
+class Mergeable(Protocol):
+    """A summary that can take in another."""
+
+    def merge(self, other: Any) -> Any: ...
+
+    def empty(self) -> Any: ...
+
+
+S = TypeVar("S", bound=Mergeable)
+
+
+def merge_all(summaries: Iterable[S]) -> S:
+    """Merge summaries of one kind into a new one and leave them alone."""
+    merged: S | None = None
+    for summary in summaries:
+        if merged is None:
+            merged = summary.empty()
+        merged.merge(summary)
+    if merged is None:
+        raise ValueError("summaries is empty; pass at least one summary.")
+    return merged
+
+
+def _check_weight(weight: ArrayLike, n: int) -> Floats:
+    array = np.asarray(weight, dtype=np.float64)
+    if array.shape != (n,):
+        raise ValueError(f"weight must have one entry for each of the {n} scores; got shape {array.shape}.")
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise ValueError("weight must be finite and non-negative.")
+    return array

@@ -1,0 +1,419 @@
+"""From tables, texts and pictures to an answer, in Python and on the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+from PIL import Image
+from sklearn.ensemble import ExtraTreesClassifier
+from typer.testing import CliRunner
+
+from answers import text_corpus
+from osls import PULSE
+from osls.adapting import Adapted, adapt
+from osls.answer import Answer
+from osls.cli import app
+from osls.files import InputError, read_table
+from osls.files.mix import mix_schema
+from osls.persist import load, save
+from osls.tables import PictureEncoder
+
+FOREST = ExtraTreesClassifier(15)
+QUICK = {"source_classifier": FOREST, "discriminator": FOREST, "n_folds": 3, "rounds": 1, "n_bootstrap": 10}
+
+
+def clinic(n: int, shares: dict[str, float], seed: int) -> pd.DataFrame:
+    """Patients of three kinds with numbers, a category, a date and missing values."""
+    rng = np.random.default_rng(seed)
+    kind = rng.choice(list(shares), n, p=list(shares.values()))
+    centre = pd.Series({"cold": 0.0, "flu": 8.0, "measles": 16.0})[kind].to_numpy()
+    frame = pd.DataFrame(
+        {
+            "fever": centre + rng.normal(size=n),
+            "spots": np.where(
+                kind == "measles", "many", rng.choice(["none", "few", "many"], n, p=[0.6, 0.38, 0.02])
+            ),
+            "cough": (centre + rng.normal(size=n)).round(2),
+            "seen": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), "D"),
+            "kind": kind,
+        }
+    )
+    frame.loc[rng.random(n) < 0.1, "cough"] = np.nan
+    return frame
+
+
+SOURCE = clinic(300, {"cold": 0.7, "flu": 0.3}, 0)
+TARGET = clinic(400, {"cold": 0.2, "flu": 0.5, "measles": 0.3}, 1)
+TRUTH = TARGET.pop("kind").replace("measles", "novel").to_numpy()
+
+
+@pytest.fixture(scope="module")
+def answer() -> Answer:
+    return adapt(SOURCE, TARGET.assign(patient=[f"p{i}" for i in range(400)]), "kind", id="patient", **QUICK)
+
+
+# -- adapt ------------------------------------------------------------------------------------------
+
+
+class TestAnswer:
+    def test_the_mix_is_right(self, answer):
+        assert answer.classes == ("cold", "flu", "novel")
+        truth = [np.mean(name == TRUTH) for name in answer.classes]
+        np.testing.assert_allclose(answer.target_share, truth, atol=0.08)
+        np.testing.assert_allclose(answer.source_share[:2].sum(), 1)
+        assert np.mean(answer.predictions["predicted"] == TRUTH) > 0.9
+
+    def test_predictions_carry_the_id_and_sum_to_one(self, answer):
+        assert list(answer.predictions.columns) == ["patient", "predicted", "novel", "p_cold", "p_flu"]
+        assert answer.predictions["patient"].tolist() == [f"p{i}" for i in range(400)]
+        total = answer.predictions[["novel", "p_cold", "p_flu"]].sum(axis=1)
+        np.testing.assert_allclose(total, 1, atol=1e-5)
+
+    def test_parts_are_aligned(self, answer):
+        assert answer.features_target.shape == (400, len(answer.feature_names))
+        pd.testing.assert_frame_equal(answer.target_rows, TARGET, check_dtype=False)
+        assert "patient" not in answer.feature_names
+        assert answer.source_rows["kind"].tolist() == SOURCE["kind"].tolist()
+
+    def test_it_speaks(self, answer):
+        assert "of the new data is something your labels do not cover" in answer.summary()
+        html = answer._repr_html_()
+        assert html.count("<tr>") == 4
+        assert "flu" in html
+
+    def test_hostile_names_are_escaped(self, answer):
+        from dataclasses import replace
+
+        hostile = "<script>alert(1)</script>"
+        html = replace(answer, classes=(hostile, "b", "novel"), warnings=(hostile,))._repr_html_()
+        assert "<script" not in html
+
+    def test_the_mix_follows_its_schema(self, answer):
+        jsonschema.Draft202012Validator.check_schema(mix_schema())
+        mix = json.loads(answer.to_json())
+        jsonschema.validate(mix, mix_schema())
+        assert mix["rows"] == {"source": 300, "source_fitted": 300, "target": 400, "target_fitted": 400}
+        assert sum(row["rows_predicted"] for row in mix["classes"]) == 400
+        mix["classes"][0]["target_share"] = 1.5
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(mix, mix_schema())
+
+    def test_a_saved_model_predicts_the_same(self, answer, tmp_path):
+        save(answer.adapted, tmp_path / "model")
+        again = load(tmp_path / "model")
+        assert isinstance(again, Adapted)
+        rows = TARGET.iloc[::-1].assign(patient="q")
+        pd.testing.assert_frame_equal(again.predict(rows), answer.adapted.predict(rows))
+        assert again.classes == answer.classes
+        assert again.metadata["n_source"] == 300
+
+    def test_write(self, answer, tmp_path):
+        answer.write(tmp_path / "run")
+        names = {path.name for path in (tmp_path / "run").iterdir()}
+        assert names == {"predictions.parquet", "predictions.csv", "mix.json", "report.html", "model"}
+        with pytest.raises(InputError, match="exists already"):
+            answer.write(tmp_path / "run")
+        answer.write(tmp_path / "run", overwrite=True)
+
+
+def test_polars_and_paths_give_the_same_answer(tmp_path):
+    SOURCE.to_parquet(tmp_path / "source.parquet")
+    TARGET.to_csv(tmp_path / "target.csv", index=False)
+    from_pandas = adapt(SOURCE, TARGET, "kind", **QUICK)
+    from_polars = adapt(polars.from_pandas(SOURCE), polars.from_pandas(TARGET), "kind", **QUICK)
+    from_files = adapt(tmp_path / "source.parquet", str(tmp_path / "target.csv"), "kind", **QUICK)
+    pd.testing.assert_frame_equal(from_pandas.predictions, from_polars.predictions)
+    np.testing.assert_allclose(from_files.target_share, from_pandas.target_share, atol=1e-3)
+
+
+def test_large_sides_are_sampled_and_every_row_is_answered():
+    found = adapt(SOURCE, TARGET, "kind", max_rows=250, **QUICK)
+    assert len(found.predictions) == len(found.target_rows) == found.features_target.shape[0] == 400
+    assert found.settings["n_target_fitted"] == 250
+    assert 250 <= found.settings["n_source_fitted"] < 300
+    assert any("250 of the 400 target rows" in warning for warning in found.warnings)
+    assert np.mean(found.predictions["predicted"] == TRUTH) > 0.9
+    # Rows of the fit have the answers of models that did not see them, the others those of the final model.
+    fitted = found.model.target_proba_[:, -1].astype(np.float32)
+    given = found.predictions["novel"].to_numpy()
+    final = found.adapted.predict(TARGET)["novel"].to_numpy()
+    same = given == final
+    assert same.sum() >= 150
+    assert np.isin(given[~same], fitted).all()
+
+
+def test_rare_classes_survive_the_sampling():
+    rare = SOURCE.assign(kind=["rare"] * 6 + SOURCE["kind"].tolist()[6:])
+    found = adapt(rare, TARGET, "kind", max_rows=40, **QUICK)
+    assert "rare" in found.classes
+    assert found.source_share[found.classes.index("rare")] == pytest.approx(6 / 300)
+
+
+def test_one_class_is_allowed_in_python():
+    found = adapt(SOURCE[SOURCE["kind"] == "cold"], TARGET, "kind", **QUICK)
+    assert found.classes == ("cold", "novel")
+    assert abs(found.target_share[-1] - np.mean(TRUTH != "cold")) < 0.15
+
+
+def test_whole_numbers_as_labels_keep_their_names():
+    found = adapt(SOURCE.assign(kind=np.where(SOURCE["kind"] == "flu", 2.0, 1.0)), TARGET, "kind", **QUICK)
+    assert found.classes == ("1", "2", "novel")
+
+
+def test_the_targets_label_is_not_looked_at():
+    labelled = TARGET.assign(kind=TRUTH)
+    with pytest.raises(InputError, match="--ignore-target-label"):
+        adapt(SOURCE, labelled, "kind", **QUICK)
+    one = adapt(SOURCE, labelled, "kind", ignore_target_label=True, **QUICK)
+    two = adapt(SOURCE, labelled.assign(kind=TRUTH[::-1]), "kind", ignore_target_label=True, **QUICK)
+    pd.testing.assert_frame_equal(one.predictions, two.predictions)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"level": 2.0}, ValueError, "level"),
+        ({"method": "pulze"}, ValueError, "method"),
+        ({"text": "bert"}, ValueError, "text"),
+        ({"images": "vit"}, ValueError, "images"),
+        ({"n_fold": 3}, TypeError, "n_fold"),
+    ],
+)
+def test_wrong_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
+        adapt(SOURCE, TARGET, "kind", **arguments)
+
+
+def test_warnings_of_the_fit_are_kept():
+    few = pd.concat([SOURCE[SOURCE["kind"] == "cold"], SOURCE[SOURCE["kind"] == "flu"].head(2)])
+    found = adapt(few, TARGET, "kind", **{**QUICK, "n_folds": 3})
+    assert any("'flu' has 2 samples" in warning for warning in found.warnings)
+
+
+def test_another_method_and_its_own_names():
+    model = PULSE(random_state=0, novel_label="new", level=0.8, **QUICK)
+    found = adapt(SOURCE, TARGET, "kind", method=model)
+    assert found.classes == ("cold", "flu", "new")
+    assert found.level == 0.8
+    assert not hasattr(model, "classes_")
+
+
+# -- Folders ----------------------------------------------------------------------------------------
+
+
+def paint(folder: Path, n: int) -> None:
+    """Striped pictures: the source has 2n of two directions, the target 2.5n, among them n of both."""
+    rng = np.random.default_rng(0)
+    stripes = np.indices((24, 24)) // 4 % 2
+    kinds = {"flat": stripes[0], "steep": stripes[1], "both": stripes[0] ^ stripes[1]}
+    for where, kind, count in (
+        ("source/flat", "flat", n),
+        ("source/steep", "steep", n),
+        ("target", "flat", n // 2),
+        ("target", "steep", n),
+        ("target", "both", n),
+    ):
+        (folder / where).mkdir(parents=True, exist_ok=True)
+        for i in range(count):
+            noisy = 200 * kinds[kind] + rng.integers(0, 50, (24, 24))
+            Image.fromarray(noisy.astype(np.uint8)).save(folder / where / f"{kind}{i}.png")
+
+
+def test_pictures_by_the_frozen_encoder(tmp_path):
+    paint(tmp_path, 40)
+    linear = {**QUICK, "source_classifier": "linear", "discriminator": "linear"}
+    found = adapt(tmp_path / "source", tmp_path / "target", **linear)
+    assert found.kind == "images"
+    assert found.features_target.shape == (100, 1280)
+    assert found.target_share[-1] == pytest.approx(0.4, abs=0.1)
+    is_new = found.predictions["file"].str.contains("both")
+    assert np.mean((found.predictions["predicted"] == "novel") == is_new) > 0.9
+
+
+def test_pictures_from_scratch(tmp_path):
+    paint(tmp_path, 8)
+    frame = read_table(tmp_path / "target")
+    pixels = PictureEncoder(images="scratch").fit(frame, frame).transform(frame)
+    assert pixels.shape == (20, 3, 32, 32)
+    assert 0 <= pixels.min() < pixels.max() <= 1
+    found = adapt(
+        tmp_path / "source", tmp_path / "target", images="scratch", n_folds=2, rounds=1, max_steps=4
+    )
+    assert found.predictions.shape == (20, 5)
+
+
+def test_texts_in_folders(tmp_path):
+    rng = np.random.default_rng(0)
+    for where, topic in (
+        ("source/cooking", "cooking"),
+        ("source/chess", "chess"),
+        ("target", "cooking"),
+        ("target", "chess"),
+        ("target", "sailing"),
+    ):
+        (tmp_path / where).mkdir(parents=True, exist_ok=True)
+        for i, text in enumerate(text_corpus(rng, topic, 60)):
+            (tmp_path / where / f"{topic}{i}.txt").write_text(text)
+    quick = {**QUICK, "source_classifier": "linear", "discriminator": "linear"}
+    found = adapt(tmp_path / "source", tmp_path / "target", text="tfidf", **quick)
+    assert found.kind == "text"
+    assert found.settings["text_column"] == "text"
+    assert found.target_share[-1] == pytest.approx(1 / 3, abs=0.1)
+    assert list(found.target_rows.columns) == ["text"]
+
+
+# -- The command line -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A folder with the files of a run that sampled its target."""
+    folder = tmp_path_factory.mktemp("of the clinic")
+    SOURCE.to_csv(folder / "labelled.csv", index=False)
+    target = TARGET.assign(patient=range(400))
+    target.to_parquet(folder / "new.parquet")
+    target.to_csv(folder / "new.csv", index=False)
+    words = [
+        "adapt",
+        "--source",
+        folder / "labelled.csv",
+        "--label",
+        "kind",
+        "--target",
+        folder / "new.parquet",
+    ]
+    words += [
+        "--out",
+        folder / "run",
+        "--id",
+        "patient",
+        "--fast",
+        "--max-rows",
+        250,
+        "--jobs",
+        1,
+        "--ignore",
+        "seen",
+    ]
+    result = CliRunner().invoke(app, [*map(str, words)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    (folder / "printed.txt").write_text(result.stdout)
+    return folder
+
+
+class TestCommandLine:
+    def test_it_says_what_it_found(self, run):
+        printed = (run / "printed.txt").read_text()
+        assert "of the new data is something your labels do not cover" in printed
+        assert "95 % interval" in printed
+        assert "fitted on 250 of the 400 target rows" in printed
+        assert "report.html" in printed
+
+    def test_the_folder_is_complete(self, run):
+        names = {path.name for path in (run / "run").iterdir()}
+        assert names == {"predictions.parquet", "predictions.csv", "mix.json", "report.html", "model"}
+        assert not [path for path in run.iterdir() if path.name.startswith(".")]
+        assert "something your labels do not cover" in (run / "run" / "report.html").read_text()
+
+    def test_mix_json(self, run):
+        mix = json.loads((run / "run" / "mix.json").read_text())
+        jsonschema.validate(mix, mix_schema())
+        assert mix["rows"] == {"source": 300, "source_fitted": 250, "target": 400, "target_fitted": 250}
+        assert sum(row["rows_predicted"] for row in mix["classes"]) == 400
+        assert any("250 of the 400" in warning for warning in mix["warnings"])
+        assert "--max-rows 250" in mix["command"]
+        assert "--seed" not in mix["command"]
+
+    def test_predictions(self, run):
+        found = pd.read_parquet(run / "run" / "predictions.parquet")
+        assert found["patient"].tolist() == list(range(400))
+        assert np.mean(found["predicted"] == TRUTH) > 0.9
+        again = pd.read_csv(run / "run" / "predictions.csv")
+        np.testing.assert_allclose(again["novel"], found["novel"], rtol=1e-5)
+
+    def test_a_fresh_process_predicts_the_same_from_another_format(self, run, tmp_path):
+        outs = tmp_path / "a.parquet", tmp_path / "b.csv"
+        words = [
+            ["predict", str(run / "run" / "model"), str(run / rows), "--out", str(out)]
+            for rows, out in zip(("new.parquet", "new.csv"), outs, strict=True)
+        ]
+        fresh = [sys.executable, "-m", "osls.cli", *words[0]]
+        done = subprocess.run(fresh, capture_output=True, text=True, check=True)
+        assert "400 rows predicted" in done.stdout
+        assert CliRunner().invoke(app, words[1]).exit_code == 0
+        one, two = pd.read_parquet(outs[0]), pd.read_csv(outs[1])
+        assert one["patient"].tolist() == two["patient"].tolist() == list(range(400))
+        np.testing.assert_allclose(one["novel"], two["novel"], rtol=1e-5)
+        here = load(run / "run" / "model").predict(pd.read_parquet(run / "new.parquet"))
+        pd.testing.assert_frame_equal(one, here)
+
+    @pytest.mark.parametrize(
+        ("rows", "out", "message"),
+        [
+            ("new.parquet", "p.xlsx", ".parquet or .csv"),
+            ("missing.csv", "p.csv", "no such file"),
+            ("labelled.csv", "printed.txt/p.csv", "cannot be written"),
+            ("short.csv", "p.csv", "'cough'"),
+            ("words.csv", "p.csv", "row 3"),
+        ],
+    )
+    def test_what_predict_refuses(self, run, rows, out, message):
+        TARGET[["fever", "spots"]].to_csv(run / "short.csv", index=False)
+        wrong = TARGET.astype({"fever": object})
+        wrong.loc[2, "fever"] = "hot"
+        wrong.to_csv(run / "words.csv", index=False)
+        before = sorted(path.name for path in run.iterdir())
+        words = ["predict", str(run / "run" / "model"), str(run / rows), "--out", str(run / out)]
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 2
+        assert message in result.stderr
+        assert result.stderr.count("\n") == 1
+        assert sorted(path.name for path in run.iterdir()) == before
+
+    def test_predict_refuses_what_is_no_model(self, run, tmp_path):
+        for folder in (tmp_path / "nothing", run / "run"):
+            words = ["predict", str(folder), str(run / "new.csv"), "--out", str(tmp_path / "p.csv")]
+            result = CliRunner().invoke(app, words)
+            assert result.exit_code == 2
+            assert str(folder) in result.stderr
+        assert not (tmp_path / "p.csv").exists()
+
+    def test_one_class_if_asked_for(self, run, tmp_path):
+        SOURCE[SOURCE["kind"] == "cold"].to_csv(tmp_path / "one.csv", index=False)
+        words = ["adapt", "--source", tmp_path / "one.csv", "--label", "kind", "--target", run / "new.csv"]
+        words += [
+            "--out",
+            tmp_path / "run",
+            "--fast",
+            "--allow-one-class",
+            "--ignore",
+            "patient",
+            "--jobs",
+            1,
+        ]
+        result = CliRunner().invoke(app, [*map(str, words)])
+        assert result.exit_code == 0, result.output
+        mix = json.loads((tmp_path / "run" / "mix.json").read_text())
+        assert [row["name"] for row in mix["classes"]] == ["cold", "novel"]
+
+
+def test_a_bad_row_outside_the_sample_is_found_before_the_fit(tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(PULSE, "fit", refuse)
+    many = pd.concat([TARGET] * 5, ignore_index=True)
+    many.loc[7, "fever"] = np.inf
+    many.to_csv(tmp_path / "many.csv", index=False)
+    seeds = range(3)  # the row is in one sample of six, so not in all of these
+    for seed in seeds:
+        with pytest.raises(InputError, match=r"many\.csv: column 'fever' .*inf in row 8"):
+            adapt(SOURCE, tmp_path / "many.csv", "kind", max_rows=200, random_state=seed)

@@ -1,0 +1,319 @@
+"""Scoring on a Dask cluster, a worker that is killed, and training under torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conftest import blobs
+from osls import PULSE
+from osls.datasets import simulate_osls
+from osls.distributed import Scored, estimate_mix, is_main, score
+from osls.distributed.reader import reader_for
+
+distributed = pytest.importorskip("distributed")
+dd = pytest.importorskip("dask.dataframe")
+
+FEATURES = [f"x{j}" for j in range(5)]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers of one thread each, with nannies that start a killed one again."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as workers,
+        distributed.Client(workers) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def model():
+    problem = simulate_osls(*blobs(0), novel=[3], random_state=0)
+    pulse = PULSE(source_classifier="linear", discriminator="linear", rounds=1, random_state=0)
+    return pulse.fit(**problem.training_data())
+
+
+def table(seed: int, sizes: tuple[int, ...]) -> pd.DataFrame:
+    X, y = blobs(seed, sizes)
+    order = np.random.default_rng(seed).permutation(len(y))
+    return pd.DataFrame(X[order], columns=FEATURES).assign(id=np.arange(len(y)), kind=y[order])
+
+
+@pytest.fixture(scope="module")
+def target() -> pd.DataFrame:
+    return table(1, (3000, 1000, 2000, 2000))
+
+
+@pytest.fixture(scope="module")
+def parquet(target, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("target")
+    for i, rows in enumerate(np.array_split(np.arange(len(target)), 40)):
+        target.iloc[rows].to_parquet(folder / f"{i:02d}.parquet", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reference(model, cluster) -> Scored:
+    held_out = dd.from_pandas(table(2, (400, 400, 400)), npartitions=3)
+    return score(model, held_out, label="kind", columns=FEATURES, client=cluster)
+
+
+def predictions(scored: Scored) -> pd.DataFrame:
+    return pd.concat([pd.read_parquet(file) for file in scored.files], ignore_index=True)
+
+
+class TestScoring:
+    def test_parquet_and_frames_are_scored_as_by_the_model_itself(
+        self, model, cluster, target, parquet, reference, tmp_path
+    ):
+        by_path = score(
+            model, parquet, out=tmp_path / "a", columns=FEATURES, ids=["id"], label="kind", client=cluster
+        )
+        frame = dd.from_pandas(target, npartitions=7)
+        by_frame = score(model, frame, out=tmp_path / "b", columns=FEATURES, ids=["id"], client=cluster)
+        proba = model.predict_proba(target[FEATURES].to_numpy())
+        expected = pd.DataFrame(
+            proba[:, [3, 0, 1, 2]], columns=["novel", "p_0", "p_1", "p_2"], dtype=np.float32
+        )
+        for scored, n_files in ((by_path, 40), (by_frame, 7)):
+            assert scored.rows == len(target)
+            assert len(scored.files) == n_files
+            found = predictions(scored)
+            assert found["id"].tolist() == target["id"].tolist()
+            assert found["predicted"].tolist() == model.classes_[proba.argmax(axis=1)].tolist()
+            np.testing.assert_allclose(found[expected.columns], expected, atol=1e-5)
+            np.testing.assert_allclose(scored.summary.mean, proba.mean(axis=0), atol=1e-6)
+        assert [part.n for part in by_path.by_class] == [3000, 1000, 2000]
+        assert by_frame.by_class is None
+
+        truth = np.array([3000, 1000, 2000, 2000]) / 8000
+        for scored in (by_path, by_frame):
+            for against, method in ((reference, "bins"), (None, "em")):
+                mix = estimate_mix(scored, against)
+                assert mix.method == method
+                np.testing.assert_allclose(mix.marginal, truth, atol=0.03)
+                assert (mix.interval[:, 0] <= mix.marginal).all()
+                assert (mix.marginal <= mix.interval[:, 1]).all()
+        assert mix.novel_interval[0] <= mix.novel_share <= mix.novel_interval[1]
+
+    def test_a_worker_killed_in_the_middle_changes_nothing(
+        self, model, cluster, parquet, reference, tmp_path
+    ):
+        options = {"columns": FEATURES, "ids": ["id"], "client": cluster}
+        calm = score(model, parquet, out=tmp_path / "calm", **options)
+        victim = next(iter(cluster.run(os.getpid).values()))
+        done_by_then: list[int] = []
+
+        def kill_one_soon() -> None:
+            while not (done := len(list((tmp_path / "storm").glob("part-*.parquet")))):
+                time.sleep(0.002)
+            os.kill(victim, signal.SIGKILL)
+            done_by_then.append(done)
+
+        killer = threading.Thread(target=kill_one_soon)
+        killer.start()
+        storm = score(_Slow(model), parquet, out=tmp_path / "storm", **options)
+        killer.join()
+        assert 0 < done_by_then[0] < 40
+        assert victim not in cluster.run(os.getpid).values()
+        assert storm.rows == calm.rows == 8000
+        pd.testing.assert_frame_equal(predictions(storm), predictions(calm))
+        assert storm.summary.to_bytes() == calm.summary.to_bytes()
+        one, other = estimate_mix(calm, reference), estimate_mix(storm, reference)
+        np.testing.assert_array_equal(one.marginal, other.marginal)
+        np.testing.assert_array_equal(one.interval, other.interval)
+        left = {path.name for path in (tmp_path / "storm").iterdir()}
+        assert left == {path.name for path in storm.files}
+
+    def test_an_object_that_predicts_tables(self, cluster, target, parquet):
+        scored = score(_ByThreshold(), parquet, label="kind", client=cluster)
+        assert scored.classes == ("0", "1", "2", "novel")
+        assert scored.by_class is not None
+        assert [part.n for part in scored.by_class] == [3000, 1000, 2000]
+        share = float((target["x0"] > 3).mean())
+        assert scored.summary.mean[-1] == pytest.approx(0.8 * share + 0.1 * (1 - share), abs=1e-6)
+        assert scored.prior is None
+        assert estimate_mix(scored).method == "mean"
+
+    def test_an_error_in_a_partition_says_which(self, model, cluster, target, tmp_path):
+        broken = target.copy()
+        broken.loc[4000, "x1"] = np.nan
+        with pytest.raises(ValueError, match="NaN") as caught:
+            score(
+                model,
+                dd.from_pandas(broken, npartitions=4),
+                out=tmp_path,
+                columns=FEATURES,
+                client=cluster,
+                retries=0,
+            )
+        assert "while scoring partition 2" in caught.value.__notes__
+        assert not (tmp_path / "part-00002.parquet").exists()
+
+    def test_a_cluster_of_its_own(self, model, parquet):
+        scored = score(model, parquet / "00.parquet", columns=FEATURES, n_workers=1)
+        assert scored.rows == 200
+
+    def test_an_address_will_do(self, model, cluster, parquet):
+        address = cluster.scheduler.address
+        assert score(model, str(parquet / "01.parquet"), columns=FEATURES, client=address).rows == 200
+
+
+class _Slow:
+    """The same model, slow enough to be killed in the middle."""
+
+    def __init__(self, model: PULSE):
+        self.model = model
+        self.classes_, self.n_features_in_ = model.classes_, model.n_features_in_
+        self.target_marginal_ = model.target_marginal_
+
+    def predict_proba(self, X):
+        time.sleep(0.05)
+        return self.model.predict_proba(X)
+
+
+class _ByThreshold:
+    """What a bundle for tables looks like from outside."""
+
+    classes = ("0", "1", "2", "novel")
+
+    def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
+        novel = np.where(rows["x0"] > 3, 0.8, 0.1)
+        known = {f"p_{name}": (1 - novel) / 3 for name in self.classes[:-1]}
+        return pd.DataFrame({"predicted": "0", "novel": novel, **known})
+
+
+class TestReading:
+    def test_mistakes_are_named(self, model, target, tmp_path):
+        with pytest.raises(ValueError, match="fitted to 5 features; 7 columns"):
+            reader_for(model, target, None, [], None)
+        with pytest.raises(ValueError, match=r"ids and label: the data has no column 'key'; it has x0, x1"):
+            reader_for(model, target, FEATURES, ["key"], None)
+        with pytest.raises(ValueError, match="columns: the data has no column 'x9'"):
+            reader_for(model, target, [*FEATURES[:4], "x9"], [], None)
+        with pytest.raises(ValueError, match="column 'x4' is of type"):
+            reader_for(model, target.astype({"x4": str}), FEATURES, [], None)
+        with pytest.raises(TypeError, match="cannot score with dict"):
+            reader_for({}, target, None, [], None)
+        with pytest.raises(TypeError, match="data must be a Dask DataFrame or the path"):
+            score(model, target)
+        target.to_parquet(tmp_path / "rows.parquet")
+        with pytest.raises(TypeError, match="client must be"):
+            score(model, tmp_path / "rows.parquet", columns=FEATURES, client=3)
+
+    def test_predictions_are_not_overwritten(self, model, parquet, tmp_path):
+        (tmp_path / "part-00000.parquet").touch()
+        with pytest.raises(ValueError, match="holds predictions already"):
+            score(model, parquet, out=tmp_path, columns=FEATURES)
+
+    def test_ids_and_label_are_no_features(self, model, target):
+        reader = reader_for(model, target, None, ["id"], "kind")
+        assert reader.columns == tuple(FEATURES)
+        assert reader.needed == [*FEATURES, "id", "kind"]
+        assert reader.true_classes(target.assign(kind=target["kind"].astype(float))).max() == 2
+
+    def test_references_must_be_labelled_and_alike(self, reference):
+        unlabelled = Scored(reference.classes, reference.summary, None, (), reference.prior)
+        with pytest.raises(ValueError, match="without labels"):
+            estimate_mix(reference, unlabelled)
+        other = Scored((0, 1, 9, -1), reference.summary, reference.by_class, (), None)
+        with pytest.raises(ValueError, match="classes differ"):
+            estimate_mix(reference, other)
+
+    def test_importing_what_training_needs_does_not_load_dask(self):
+        code = "import osls.training.core, sys; print('dask' in sys.modules, 'distributed' in sys.modules)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == ["False", "False"]
+
+    def test_without_dask_the_message_says_what_to_install(self):
+        code = (
+            "import sys; sys.modules['distributed'] = None\n"
+            "try:\n from osls.distributed import score\n"
+            "except ImportError as error: print(error)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert "pip install 'osls[dask]'" in done.stdout
+
+
+FIT = """
+import json, sys
+import numpy as np
+from sklearn.datasets import load_digits
+from osls import PULSE
+from osls.datasets import simulate_osls
+from osls.distributed.ddp import rank, world_size
+
+seed = rank() if sys.argv[1] == "differently" else 0
+problem = simulate_osls(*load_digits(return_X_y=True), novel=[8, 9], random_state=1)
+model = PULSE(
+    source_classifier="mlp", discriminator="mlp", max_steps=250, n_folds=3, rounds=2, random_state=seed
+).fit(**problem.training_data())
+truth = np.where(np.isin(problem.y_target, model.classes_), problem.y_target, -1)
+print(json.dumps({
+    "rank": rank(), "world": world_size(), "novel": model.novel_prevalence_,
+    "accuracy": float(np.mean(model.target_labels_ == truth)),
+    "test": float(model.score(problem.X_test, problem.y_test)),
+    "sum": float(model.target_proba_.sum(axis=0) @ np.arange(len(model.classes_))),
+}), flush=True)
+"""
+
+
+def fit_in_processes(n: int, script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(n)] if n > 1 else []
+    return subprocess.run(
+        [sys.executable, *launch, str(script), *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=300,
+        check=False,
+    )
+
+
+class TestTorchrun:
+    def test_two_processes_agree_with_each_other_and_with_one(self, tmp_path):
+        script = tmp_path / "fit.py"
+        script.write_text(FIT)
+        found = {}
+        for n in (1, 2):
+            done = fit_in_processes(n, script, "alike")
+            assert done.returncode == 0, done.stderr
+            rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+            assert sorted(row.pop("rank") for row in rows) == list(range(n))
+            assert all(row == rows[0] for row in rows)
+            assert rows[0]["world"] == n
+            found[n] = rows[0]
+        assert found[1]["sum"] != found[2]["sum"]  # not merely the same computation twice
+        assert found[2]["novel"] == pytest.approx(found[1]["novel"], abs=0.01)
+        assert found[2]["accuracy"] == pytest.approx(found[1]["accuracy"], abs=0.01)
+
+    def test_different_seeds_are_an_error(self, tmp_path):
+        script = tmp_path / "fit.py"
+        script.write_text(FIT)
+        done = fit_in_processes(2, script, "differently")
+        assert done.returncode != 0
+        assert "given different seeds" in done.stderr
+
+    def test_alone_nothing_is_shared(self):
+        from osls.distributed import ddp
+        from osls.training.core import Schedule
+
+        assert is_main()
+        assert ddp.world_size() == 1
+        assert ddp.stream_seed(7) == 7
+        schedule = Schedule.for_rows(10_000)
+        assert schedule.shared() is schedule
+        assert schedule.epoch(10_000) == 10_000 // schedule.batch_size

@@ -1,0 +1,118 @@
+"""Novelty test, diagnostics and verdict."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from osls import PULSE
+from osls.datasets import simulate_osls
+from osls.inference import Check, Diagnostics, diagnose, novelty_test
+from osls.inference.diagnostics import known_probability
+from osls.shift.held_out import HeldOutScores
+
+
+def gaussian(rng, *, novel=True, rows=1600, shift=0.0, missing=False):
+    means = np.eye(4, 5) * 6
+    y = rng.integers(4 if novel else 3, size=rows)
+    X = means[y] + rng.normal(size=(rows, 5))
+    problem = simulate_osls(X, y, novel=[3] if novel else [], source_fraction=(0.4, 0.6), random_state=0)
+    X_target, y_target = problem.X_target + shift, problem.y_target
+    if missing:
+        X_target = X_target[y_target != 0]
+    return problem.X_source, problem.y_source, X_target
+
+
+def trees(**parameters):
+    return PULSE(source_classifier="trees", discriminator="trees", rounds=1, random_state=0, **parameters)
+
+
+class TestNoveltyTest:
+    def test_level_under_the_null(self):
+        rng = np.random.default_rng(0)
+        values = [novelty_test(rng.random(300), rng.random(300), seed=i).pvalue for i in range(60)]
+        assert np.mean(np.array(values) <= 0.05) <= 0.15
+        assert np.mean(values) > 0.3
+
+    def test_finds_a_novel_class(self):
+        rng = np.random.default_rng(1)
+        target = np.concatenate([rng.beta(6, 2, 900), rng.beta(1, 6, 100)])
+        found = novelty_test(rng.beta(6, 2, 1000), target)
+        assert found.pvalue < 0.01
+        assert found.statistic > found.critical
+        assert found.detectable_share < 0.1
+
+    def test_more_rows_detect_less(self):
+        rng = np.random.default_rng(2)
+        few = novelty_test(rng.random(100), rng.random(100)).detectable_share
+        many = novelty_test(rng.random(5000), rng.random(5000)).detectable_share
+        assert many < few / 3
+
+    def test_smallest_detectable_share_is_found_about_four_times_in_five(self):
+        rng = np.random.default_rng(3)
+        share = novelty_test(rng.random(800), rng.random(800)).detectable_share
+        novel = rng.random(800) < share
+        hits = []
+        for seed in range(40):
+            # The novel class as the promise describes it: nine in ten rows below the source's 5 % quantile.
+            scores = rng.random(800)
+            low = np.where(rng.random(800) < 0.9, 0.05 * rng.random(800), rng.uniform(0.05, 1, 800))
+            novel = rng.random(800) < share
+            hits.append(novelty_test(rng.random(800), np.where(novel, low, scores), seed=seed).pvalue <= 0.05)
+        assert 0.6 <= np.mean(hits) <= 1.0
+
+
+class TestVerdict:
+    def test_worst_consequence_decides(self):
+        good = Check("a", 1, 0, True, "fine")
+        weak = Check("b", 1, 0, False, "weak", "upper bound only")
+        bad = Check("c", 1, 0, False, "bad", "do not trust")
+        assert Diagnostics((good,)).verdict.status == "identified"
+        assert Diagnostics((good, weak)).verdict.status == "upper bound only"
+        verdict = Diagnostics((weak, bad)).verdict
+        assert verdict.status == "do not trust"
+        assert verdict.reasons == ("weak", "bad")
+        assert str(verdict) == "do not trust\n- weak\n- bad"
+
+    def test_clean_problem_is_identified(self):
+        X, y, X_target = gaussian(np.random.default_rng(0))
+        verdict = trees().fit(X, y, X_target=X_target).diagnostics_.verdict
+        assert verdict.status == "identified", verdict
+
+    def test_changed_classes_are_noticed(self):
+        X, y, X_target = gaussian(np.random.default_rng(0), shift=1.2)
+        verdict = trees().fit(X, y, X_target=X_target).diagnostics_.verdict
+        assert verdict.status == "do not trust"
+
+    def test_missing_class_is_noticed_and_named(self):
+        X, y, X_target = gaussian(np.random.default_rng(0), missing=True)
+        model = trees().fit(X, y, X_target=X_target)
+        verdict = model.diagnostics_.verdict
+        assert verdict.status == "upper bound only"
+        assert any("'0' may be absent" in reason for reason in verdict.reasons)
+
+    def test_unknown_check_name(self):
+        with pytest.raises(KeyError, match="nothing of that name"):
+            Diagnostics(())["nothing of that name"]
+
+
+def test_known_probability_is_the_ratio_of_densities():
+    # Two score values; source (1/4, 3/4), target (5/8, 3/8), alpha = 1/2: kappa = alpha p_s / p_t = .2 and 1.
+    source = np.array([0.1, 0.9, 0.9, 0.9])
+    target = np.array([0.1] * 5 + [0.9] * 3)
+    kappa_s, kappa_t = known_probability(source, target, np.ones(4), 0.5)
+    np.testing.assert_allclose(kappa_s, [0.2, 1, 1, 1])
+    np.testing.assert_allclose(kappa_t, [0.2] * 5 + [1] * 3)
+
+
+def test_diagnose_takes_scores_of_one_discriminator():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=400)
+    classes = np.where(y[:, None] == [0, 1], 0.9, 0.1)
+    domain_t = np.concatenate([rng.beta(8, 2, 300), rng.beta(2, 8, 100)])
+    scores = HeldOutScores(y, classes, np.full((400, 2), 0.5), rng.beta(8, 2, 400), domain_t)
+    found = diagnose(scores, np.array([0.35, 0.4, 0.25]))
+    assert found["source rows accepted"].passed
+    shares, ratios = found.curves["top bin"]
+    assert shares.shape == ratios.shape
+    assert shares[-1] == pytest.approx(1)

@@ -1,0 +1,377 @@
+"""Batches over time: the mix, alarms that are rarely false, and a state that survives."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from osls.cli import app
+from osls.inference.moves import Moments, chance_of_difference, even_out
+from osls.monitor import Monitor
+from osls.report.timeline import render_timeline
+
+CENTRES = np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5], [3.0, 3.0]])
+CLASSES = ["a", "b", "c", "novel"]
+MIX = np.array([0.4, 0.25, 0.15, 0.2])
+
+
+def posterior(x, mix, sharpness=1.0):
+    """Probabilities under a mix; a sharpness other than one makes them wrong."""
+    logits = sharpness * (-((x[:, None] - CENTRES) ** 2).sum(axis=2) / 2 + np.log(mix))
+    proba = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return proba / proba.sum(axis=1, keepdims=True)
+
+
+def draw(rng, mix, n, sharpness=1.0):
+    """Rows of overlapping classes, by a model that was fitted to ``MIX``."""
+    x = CENTRES[rng.choice(4, n, p=mix)] + rng.normal(size=(n, 2))
+    return posterior(x, MIX, sharpness)
+
+
+def fitted(rng, *, sharpness=1.0, rows=800, **options):
+    return Monitor(MIX, CLASSES, reference_proba=draw(rng, MIX, rows, sharpness), **options)
+
+
+# -- Estimates ----------------------------------------------------------------------------------------
+
+
+def test_the_mix_of_a_moved_batch_is_found():
+    rng = np.random.default_rng(0)
+    moved = np.array([0.2, 0.25, 0.15, 0.4])
+    report = Monitor(MIX, CLASSES).update("x", draw(rng, moved, 4000))
+    assert np.abs(np.array(report.share) - moved).max() < 0.03
+    assert sum(report.share) == pytest.approx(1)
+    assert report.novel_share == report.share[-1]
+
+
+def test_intervals_cover_about_as_often_as_they_say():
+    rng = np.random.default_rng(1)
+    hits = []
+    for _ in range(40):
+        report = Monitor(MIX, CLASSES).update("x", draw(rng, MIX, 300))
+        hits.append([low <= q <= high for q, (low, high) in zip(MIX, report.interval, strict=True)])
+    assert 0.88 <= np.mean(hits) <= 0.99
+
+
+def test_a_batch_without_a_class_leaves_room_for_it():
+    report = Monitor([0.5, 0.4, 0.1], ["a", "b", "novel"]).update("x", np.eye(3)[[0, 1] * 20])
+    low, high = report.interval[-1]
+    assert low == 0
+    assert high >= 1 - 0.025 ** (1 / 40)
+
+
+def test_a_model_that_is_too_sure_gets_the_reference_back():
+    rng = np.random.default_rng(2)
+    proba = draw(rng, MIX, 3000, sharpness=3.0)
+    assert np.abs(proba.mean(axis=0) - MIX).max() > 0.015
+    weighted = proba * even_out(proba, MIX)
+    weighted /= weighted.sum(axis=1, keepdims=True)
+    assert weighted.mean(axis=0) == pytest.approx(MIX, abs=2e-3)
+
+
+def test_a_class_that_the_model_never_sees_is_not_measured():
+    monitor = Monitor([0.6, 0.4, 0.0], ["a", "b", "novel"])
+    report = monitor.update("x", np.eye(3)[[0, 1, 0, 1, 0]])
+    assert np.isnan(report.novel_share)
+    assert report.share[:2] == pytest.approx((0.6, 0.4))
+    assert monitor.to_dict()["batches"][0]["share"][2] is None
+    html = render_timeline(monitor)
+    assert "would not notice it coming" in html
+    assert "nan" not in html.split("<main")[1]
+
+
+# -- Alarms -------------------------------------------------------------------------------------------
+
+
+def test_the_chance_of_a_difference_by_hand():
+    # Certain answers are coin flips: Chernoff's bound, 2 exp(-10 KL(0.8 || 0.5)).
+    flips = Moments(np.array([0.8]), np.array([0.8]), 10)
+    coin = Moments(np.array([0.5]), np.array([0.5]), np.inf)
+    expected = 2 * np.exp(-10 * (0.8 * np.log(1.6) + 0.2 * np.log(0.4)))
+    assert chance_of_difference(flips, coin) == pytest.approx(expected)
+    # Two samples that agree are no news, and a reference of few rows weighs less than one of many.
+    assert chance_of_difference(flips, flips) == pytest.approx(1.0)
+    few, many = (Moments(coin.mean, coin.square, rows) for rows in (10, 10_000))
+    assert chance_of_difference(flips, few) > chance_of_difference(flips, many) > expected * 0.99
+
+
+@pytest.mark.parametrize(("rows", "sharpness"), [(20, 3.0), (300, 1.0)])
+def test_false_alarms_are_rare_in_fifty_batches_without_a_move(rows, sharpness):
+    rng = np.random.default_rng(3)
+    alarmed = 0
+    for _ in range(12):
+        monitor = fitted(rng, sharpness=sharpness, n_bootstrap=2)
+        for i in range(50):
+            monitor.update(str(i), draw(rng, MIX, rows, sharpness))
+        alarmed += any(batch.alarms for batch in monitor.batches)
+    assert alarmed <= 2  # 5 % of 12 runs at most, and in truth fewer
+
+
+def test_rare_classes_do_not_cry_wolf():
+    rng = np.random.default_rng(4)
+    mix = np.array([0.7, 0.296, 0.003, 0.001])
+    alarmed = 0
+    for _ in range(12):
+        reference = np.eye(4)[rng.choice(4, 500, p=mix)]
+        monitor = Monitor(mix, CLASSES, reference_proba=reference, n_bootstrap=2)
+        for i in range(50):
+            monitor.update(str(i), np.eye(4)[rng.choice(4, 30, p=mix)])
+        alarmed += any(batch.alarms for batch in monitor.batches)
+    assert alarmed <= 2
+
+
+@pytest.mark.parametrize("against", ["fit", "first"])
+def test_a_sudden_move_is_found_at_once_and_named(against):
+    rng = np.random.default_rng(5)
+    monitor = fitted(rng, against=against)
+    for i in range(10):
+        assert monitor.update(str(i), draw(rng, MIX, 500)).alarms == ()
+    report = monitor.update("moved", draw(rng, [0.2, 0.25, 0.15, 0.4], 500))
+    found = {alarm.class_name: alarm for alarm in report.alarms if alarm.scope == "batch"}
+    assert {"a", "novel"} >= set(found) >= {"novel"}
+    assert found["novel"].now > found["novel"].before + 0.1
+
+
+def test_a_small_move_is_found_in_many_small_batches():
+    rng = np.random.default_rng(6)
+    monitor = fitted(rng, rows=3000, n_bootstrap=2)
+    moved = [0.28, 0.25, 0.15, 0.32]
+    reports = [monitor.update(str(i), draw(rng, moved, 120)) for i in range(30)]
+    first = next(report for report in reports if report.alarms)
+    assert {alarm.scope for alarm in first.alarms} == {"recent batches"}
+
+
+# -- State --------------------------------------------------------------------------------------------
+
+
+def test_a_monitor_goes_on_where_it_stopped():
+    rng = np.random.default_rng(7)
+    batches = [draw(rng, MIX if i < 4 else [0.2, 0.25, 0.15, 0.4], 300) for i in range(6)]
+    whole, parts = (fitted(np.random.default_rng(0), against="first") for _ in range(2))
+    for i, batch in enumerate(batches):
+        whole.update(str(i), batch)
+        parts.update(str(i), batch)
+        parts = Monitor.from_dict(json.loads(json.dumps(parts.to_dict())))
+    assert parts.to_dict() == whole.to_dict()
+    assert parts.continues(whole)
+    assert any(batch.alarms for batch in parts.batches)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"schema": 2}, "schema 2"),
+        ({"classes": ["a", "novel"]}, "one share for each"),
+        ({"reference": {}}, "incomplete"),
+        ({"batches": [{"name": "x"}]}, "incomplete"),
+        ({"level": "high"}, "incomplete"),
+    ],
+)
+def test_a_state_that_cannot_be_is_refused(change, match):
+    state = Monitor(MIX, CLASSES).to_dict() | change
+    with pytest.raises(ValueError, match=match):
+        Monitor.from_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("proba", "match"),
+    [
+        (np.ones((3, 2)) / 2, "4 columns"),
+        (np.zeros((0, 4)), "no rows"),
+        (np.full((2, 4), np.nan), "probabilities"),
+        (np.full((2, 4), 0.5), "probabilities"),
+    ],
+)
+def test_what_is_no_batch_is_refused_and_not_counted(proba, match):
+    monitor = Monitor(MIX, CLASSES)
+    with pytest.raises(ValueError, match=match):
+        monitor.update("x", proba)
+    assert monitor.batches == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"reference_marginal": [0.5, 0.6]}, "sum to 1"),
+        ({"level": 1.0}, "level"),
+        ({"against": "yesterday"}, "against"),
+        ({"n_bootstrap": 1}, "n_bootstrap"),
+    ],
+)
+def test_parameters_are_checked(arguments, match):
+    with pytest.raises(ValueError, match=match):
+        Monitor(**{"reference_marginal": [0.5, 0.5], "classes": ["a", "novel"]} | arguments)
+
+
+# -- The command --------------------------------------------------------------------------------------
+
+
+def people(rng, mix, n):
+    """A table of three kinds of people and one that nobody labelled, apart in two of four columns."""
+    y = rng.choice(4, n, p=mix)
+    x = 2.2 * CENTRES[y] + rng.normal(size=(n, 2))
+    frame = pd.DataFrame({"age": x[:, 0], "weight": x[:, 1], "noise": rng.normal(size=n)})
+    return frame.assign(city=rng.choice(["Oslo", "Rome"], n)), y
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A model that osls adapt would write, and batches: five as in the fit, two moved."""
+    from osls.adapting import adapt
+
+    folder = tmp_path_factory.mktemp("run")
+    rng = np.random.default_rng(8)
+    rows, y = people(rng, [0.4, 0.3, 0.3, 0.0], 400)
+    source = rows.assign(kind=np.array(["child", "adult", "elder"])[y])
+    target, _ = people(rng, MIX, 400)
+    answer = adapt(
+        source,
+        target,
+        label="kind",
+        source_classifier="linear",
+        discriminator="linear",
+        n_folds=2,
+        rounds=1,
+        n_bootstrap=20,
+    )
+    answer.write(folder / "run")
+    (folder / "batches").mkdir()
+    for i in range(7):
+        mix = MIX if i < 5 else [0.1, 0.25, 0.15, 0.5]
+        people(rng, mix, 400)[0].to_parquet(folder / "batches" / f"week {i}.parquet")
+    return folder
+
+
+def monitor_command(run, tmp_path, *words):
+    arguments = ["monitor", str(run / "run" / "model"), *map(str, words)]
+    files = ["--state", str(tmp_path / "state.json"), "--out", str(tmp_path / "timeline.html")]
+    return CliRunner().invoke(app, [*arguments, *files])
+
+
+def weeks(run, *numbers):
+    return [run / "batches" / f"week {i}.parquet" for i in numbers]
+
+
+def test_exit_codes_and_files(run, tmp_path):
+    calm = monitor_command(run, tmp_path, *weeks(run, 0, 1, 2, 3))
+    assert calm.exit_code == 0, calm.output
+    assert "ALARM" not in calm.output
+    assert "week 3.parquet: 400 rows, novel" in calm.output
+    moved = monitor_command(run, tmp_path, *weeks(run, 3, 4, 5))
+    assert moved.exit_code == 3, moved.output
+    assert "week 3.parquet: counted already" in moved.output
+    assert "ALARM: 'novel' went from" in moved.output
+    again = monitor_command(run, tmp_path, *weeks(run, 5))
+    assert again.exit_code == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "state.json",
+        "timeline.csv",
+        "timeline.html",
+        "timeline.json",
+    ]
+    state = json.loads((tmp_path / "state.json").read_text())
+    assert [b["name"] for b in state["batches"]] == [f"week {i}.parquet" for i in range(6)]
+    assert set(state["batches"][0]["origin"]) == {"name", "bytes", "sha256", "added"}
+    rows = list(csv.DictReader((tmp_path / "timeline.csv").read_text().splitlines()))
+    assert len(rows) == 6 * 4
+    assert {row["batch"] for row in rows if row["alarm"] == "1"} == {"week 5.parquet"}
+    history = json.loads((tmp_path / "timeline.json").read_text())
+    assert len(history["batches"]) == 6
+    html = (tmp_path / "timeline.html").read_text()
+    assert '<h1 id="answer">Alarm: ' in html
+    assert html.count('class="mark"') >= 2
+
+
+def test_a_copy_is_not_counted_twice_and_a_changed_file_is_new(run, tmp_path):
+    copy = tmp_path / "copy.parquet"
+    copy.write_bytes(weeks(run, 0)[0].read_bytes())
+    result = monitor_command(run, tmp_path, *weeks(run, 0), copy)
+    assert "copy.parquet: counted already (as week 0.parquet)" in result.output
+    copy.write_bytes(weeks(run, 1)[0].read_bytes())
+    assert "copy.parquet: 400 rows" in monitor_command(run, tmp_path, copy).output
+
+
+def test_bad_input_ends_with_two_and_keeps_what_was_there(run, tmp_path):
+    assert monitor_command(run, tmp_path, *weeks(run, 0)).exit_code == 0
+    before = (tmp_path / "state.json").read_bytes()
+    empty, other, broken = (tmp_path / f"{n}.csv" for n in ("empty", "other", "broken"))
+    empty.write_text("age,weight,noise,city\n")
+    other.write_text("height\n1\n")
+    broken.write_bytes(b"\xff\xfe\x00")
+    for bad, words in (
+        ("nowhere.csv", "no such file"),
+        (empty, "empty.csv"),
+        (other, "other.csv"),
+        (broken, "broken.csv"),
+    ):
+        result = monitor_command(run, tmp_path, bad)
+        assert result.exit_code == 2, result.output
+        assert result.output.count("\n") == 1
+        assert words in result.output
+        assert (tmp_path / "state.json").read_bytes() == before
+    assert monitor_command(run, tmp_path).exit_code == 2
+    assert monitor_command(run, tmp_path, "--watch", tmp_path / "nowhere").exit_code == 2
+    level = monitor_command(run, tmp_path, *weeks(run, 1), "--level", "0.9")
+    assert level.exit_code == 2
+    assert "another --level" in level.output
+    (tmp_path / "state.json").write_text("{")
+    assert "state.json: is no state" in monitor_command(run, tmp_path, *weeks(run, 1)).output
+    no_model = CliRunner().invoke(app, ["monitor", str(tmp_path), str(weeks(run, 0)[0])])
+    assert no_model.exit_code == 2
+
+
+def wait_for(condition, seconds=60):
+    for _ in range(int(seconds / 0.05)):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_watch_can_be_killed_continued_and_ended_by_ctrl_c(run, tmp_path):
+    folder, state = tmp_path / "incoming", tmp_path / "state.json"
+    folder.mkdir()
+    command = [sys.executable, "-m", "osls.cli", "monitor", str(run / "run" / "model")]
+    command += ["--watch", str(folder), "--every", "0.1"]
+    command += ["--state", str(state), "--out", str(tmp_path / "timeline.html")]
+
+    def counted():
+        return len(json.loads(state.read_text())["batches"]) if state.exists() else 0
+
+    def deliver(i):
+        path = weeks(run, i)[0]
+        # Half of it first: a file that is still being written must not be read.
+        with (folder / path.name).open("wb") as file:
+            file.write(path.read_bytes()[:500])
+            file.flush()
+            time.sleep(0.02)
+            file.write(path.read_bytes()[500:])
+
+    (folder / "bad.csv").write_text("height\n1\n")
+    os.utime(folder / "bad.csv", (0, 0))
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deliver(0)
+    assert wait_for(lambda: counted() == 1)
+    deliver(1)
+    first.kill()
+    assert "bad.csv" in first.communicate()[1]
+    assert counted() in (1, 2)  # whole, whenever it was killed
+    second = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deliver(5)
+    assert wait_for(lambda: counted() == 3)
+    second.send_signal(signal.SIGINT)
+    output, errors = second.communicate(timeout=30)
+    assert second.returncode == 3, output + errors
+    assert "Stopped." in output
+    assert "Traceback" not in errors
+    assert "week 5.parquet" in (tmp_path / "timeline.html").read_text()

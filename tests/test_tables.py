@@ -1,0 +1,225 @@
+"""Columns of any type to features: what each is taken for, and what becomes of it."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from scipy import sparse
+
+from answers import TOPICS, text_corpus
+from osls.files import InputError
+from osls.tables import TableEncoder
+
+
+def columns(source: dict, target: dict, **options) -> TableEncoder:
+    return TableEncoder(**options).fit(pd.DataFrame(source), pd.DataFrame(target))
+
+
+NUMBERS = list(range(30))
+
+
+class TestColumns:
+    @pytest.mark.parametrize(
+        ("written", "meant"),
+        [
+            (["1", " 2.5", "3e1"], [1, 2.5, 30]),
+            (["1,5", "2", "-3,25"], [1.5, 2, -3.25]),
+            (["true", "FALSE", "True"], [1, 0, 1]),
+            ([True, False, True], [1, 0, 1]),
+            (pd.array([1, None, 3], dtype="Int64"), [1, 2, 3]),
+            (["1", "?", "3"], [1, 2, 3]),
+            ([1, "2", None], [1, 2, 1.5]),
+            (pd.to_timedelta([1, 2, 3], "s"), [1, 2, 3]),
+            (pd.Categorical([5, 7, 5]), [5, 7, 5]),
+        ],
+    )
+    def test_numbers_in_any_dress(self, written, meant):
+        encoder = columns({"x": written}, {"x": written})
+        np.testing.assert_allclose(encoder.transform(pd.DataFrame({"x": written}))[:, 0], meant)
+
+    def test_missing_numbers_get_the_median_and_a_flag(self):
+        encoder = columns({"x": [1.0, None, 3.0]}, {"x": [3.0, 10.0]})
+        assert encoder.feature_names_ == ["x", "x is missing"]
+        found = encoder.transform(pd.DataFrame({"x": [None, 4.0]}))
+        assert found.tolist() == [[3.0, 1.0], [4.0, 0.0]]
+
+    def test_categories_with_rare_new_and_missing_values(self):
+        encoder = columns({"c": ["a", "b", "a", None, "once"]}, {"c": ["b", "a"]})
+        assert encoder.feature_names_ == ["c = a", "c = b", "c is rare", "c is missing"]
+        found = encoder.transform(pd.DataFrame({"c": ["b", "never seen", None]}))
+        assert found.tolist() == [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+
+    def test_many_categories_keep_the_most_frequent(self):
+        values = [f"town {i % 200}" for i in range(2000)]
+        encoder = columns({"c": values}, {"c": values})
+        assert len(encoder.feature_names_) == 101
+
+    def test_codes_spelt_in_different_types_agree(self):
+        encoder = columns({"c": ["1", "2", "A", "1"]}, {"c": ["2", "A", "1", "2"]})
+        as_float = encoder.transform(pd.DataFrame({"c": [1.0, 2.0]}))
+        as_text = encoder.transform(pd.DataFrame({"c": ["1", "2"]}))
+        assert as_float.tolist() == as_text.tolist()
+        assert as_text.sum() == 2
+
+    @pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y", "%Y-%m-%d %H:%M:%S", None])
+    def test_dates(self, form):
+        days = pd.Series(pd.date_range("2024-01-01", periods=40))
+        values = days if form is None else days.dt.strftime(form)
+        encoder = columns({"d": values}, {"d": values[5:35]})
+        assert encoder.feature_names_[0] == "d in days"
+        found = encoder.transform(pd.DataFrame({"d": values}))
+        np.testing.assert_allclose(np.diff(found[:, 0]), 1)
+        np.testing.assert_allclose(found[:-7, 3:5], found[7:, 3:5], atol=1e-3)
+
+    @pytest.mark.parametrize(
+        ("source", "target", "reason"),
+        [
+            ([1] * 30, [1] * 30, "the same value in every row"),
+            (["a"] * 30, ["b"] * 30, "one value in all of the source and another in all of the target"),
+            (["a", "b"] * 15, ["c", "d"] * 15, "no value in common"),
+            ([None] * 30, NUMBERS, "no value in one of the two"),
+            (NUMBERS, [n + 100 for n in NUMBERS], "like an id"),
+            ([f"u{n}" for n in NUMBERS], [f"v{n}" for n in NUMBERS], "like an id"),
+            (
+                pd.date_range("2020-01-01", periods=30),
+                pd.date_range("2021-01-01", periods=30),
+                "dates that do not overlap",
+            ),
+        ],
+    )
+    def test_columns_that_say_nothing_are_left_out(self, source, target, reason):
+        good = np.random.default_rng(0).normal(size=30)
+        encoder = columns({"x": source, "good": good}, {"x": target, "good": good})
+        assert encoder.feature_names_ == ["good"]
+        (sentence,) = encoder.warnings_
+        assert sentence.startswith("Left out 'x'")
+        assert reason in sentence
+
+    def test_random_numbers_called_an_id_are_left_out_and_measurements_are_not(self):
+        shuffled = np.random.default_rng(0).permutation(5000)[:60]
+        frame = {"patient_id": shuffled, "platelets": shuffled}
+        assert columns(frame, frame).feature_names_ == ["platelets"]
+
+    def test_columns_of_one_side_are_named(self):
+        encoder = columns({"a": [1, 2], "b": [1, 2]}, {"a": [2, 3], "c": [1, 2]})
+        assert encoder.warnings_ == ["Left out 'b': only in the source.", "Left out 'c': only in the target."]
+
+    def test_other_units_are_noticed(self):
+        rng = np.random.default_rng(0)
+        encoder = columns({"m": rng.normal(1.7, 0.1, 50)}, {"m": rng.normal(170, 10, 50)})
+        assert encoder.feature_names_ == ["m"]
+        assert "check the units" in encoder.warnings_[0]
+
+    def test_ignored_columns_are_not_mentioned(self):
+        encoder = columns({"a": [1, 2], "b": [1, 2]}, {"a": [2, 3]}, ignore=["b"])
+        assert encoder.warnings_ == []
+
+    def test_new_rows_must_have_the_columns(self):
+        encoder = columns({"dose": [1, 2]}, {"dose": [2, 3]})
+        with pytest.raises(InputError, match=r"later\.csv: there is no column 'dose'.*did you mean 'dosis'"):
+            encoder.transform(pd.DataFrame({"dosis": [1]}), name="later.csv")
+
+    def test_errors_count_the_rows_before(self):
+        encoder = columns({"dose": [1.5, 2]}, {"dose": [2, 3]})
+        with pytest.raises(InputError, match=r"'dose' .*inf in row 102"):
+            encoder.transform(pd.DataFrame({"dose": [1, np.inf]}), first_row=100)
+        with pytest.raises(InputError, match="row 102 has 'much'"):
+            encoder.check(pd.DataFrame({"dose": ["1", "much"]}), first_row=100)
+
+
+def sentences() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.array([text for topic in TOPICS for text in text_corpus(rng, topic, 10)])
+
+
+class TestText:
+    texts = sentences()
+
+    def test_hashed_words_are_sparse_rows_of_length_one(self):
+        encoder = columns({"t": self.texts}, {"t": self.texts}, text="tfidf")
+        found = encoder.transform(pd.DataFrame({"t": self.texts}))
+        assert sparse.issparse(found)
+        np.testing.assert_allclose(sparse.linalg.norm(found, axis=1), 1, rtol=1e-5)
+        assert encoder.kind_ == "text"
+        alike = (found @ found.T).toarray()
+        assert alike[:10, :10].mean() > 2 * alike[:10, 10:].mean()
+
+    def test_numbers_beside_text_have_its_scale(self):
+        frame = pd.DataFrame({"t": self.texts, "n": 1000.0 * np.arange(len(self.texts)) ** 2})
+        encoder = TableEncoder(text="tfidf").fit(frame, frame)
+        found = encoder.transform(frame)
+        assert encoder.kind_ == "table"
+        assert np.std(found[:, 0].toarray()) == pytest.approx(1, rel=1e-3)
+
+    def test_sentence_encoder(self):
+        encoder = columns({"t": self.texts}, {"t": self.texts}, text="minilm")
+        found = encoder.transform(pd.DataFrame({"t": self.texts[:20]}))
+        assert found.shape == (20, 384)
+        assert (found[:10] @ found[:10].T).mean() > (found[:10] @ found[10:].T).mean() + 0.1
+
+    def test_long_texts_are_hashed(self):
+        long = [" ".join([text] * 12) for text in self.texts]
+        encoder = columns({"t": long}, {"t": long}, text="auto")
+        assert sparse.issparse(encoder.transform(pd.DataFrame({"t": long[:2]})))
+
+
+def plain(value) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and plain(item) for key, item in value.items())
+    if isinstance(value, list):
+        return all(map(plain, value))
+    return value is None or type(value) in (str, int, float, bool) or isinstance(value, np.ndarray)
+
+
+def test_an_encoder_is_its_plain_state():
+    texts = TestText.texts
+    frame = pd.DataFrame(
+        {
+            "note": texts,
+            "dose": [None, *range(1, len(texts))],
+            "town": np.resize(["Oslo", "Rome", "Bonn"], len(texts)),
+            "seen": pd.date_range("2024-01-01", periods=len(texts)),
+        }
+    ).sample(frac=1, random_state=0)
+    encoder = TableEncoder(text="tfidf").fit(frame, frame)
+    state = encoder.get_state()
+    assert plain(state)
+    again = TableEncoder.from_state(state)
+    one, two = encoder.transform(frame), again.transform(frame)
+    assert again.feature_names_ == encoder.feature_names_
+    assert abs(one - two).max() == 0
+
+
+def test_types_of_other_libraries():
+    days = [datetime.date(2024, 1, 1) + datetime.timedelta(i) for i in range(30)]
+    frame = pa.table(
+        {
+            "day": days,
+            "price": [Decimal(i) / 3 for i in range(30)],
+            "town": pa.array(np.resize(["Oslo", "Rome"], 30)).dictionary_encode(),
+            "sure": pa.array([*np.resize([True, False], 29).tolist(), None]),
+        }
+    ).to_pandas()
+    encoder = TableEncoder().fit(frame, frame)
+    names = ["price", "sure", "sure is missing", "day in days", "town = Oslo", "town = Rome"]
+    assert [name for name in encoder.feature_names_ if "(" not in name] == names
+    np.testing.assert_allclose(encoder.transform(frame)[:, 0], np.arange(30) / 3, rtol=1e-6)
+
+
+def test_short_texts_in_files_are_texts():
+    texts = np.resize(["yes", "no", "rain", "rain again"], 40)
+    encoder = columns({"text": texts}, {"text": texts}, text="tfidf", texts=["text"])
+    assert encoder.kind_ == "text"
+
+
+def test_sparse_columns_stay_sparse():
+    X = sparse.random(60, 30, 0.2, format="csr", random_state=0)
+    frame = pd.DataFrame.sparse.from_spmatrix(X, columns=[f"g{i}" for i in range(30)])
+    found = TableEncoder().fit(frame, frame).transform(frame)
+    assert sparse.issparse(found)
+    np.testing.assert_allclose(found.toarray(), X.toarray(), rtol=1e-6)
