@@ -19,7 +19,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from torch.nn.functional import cross_entropy
 
 from osls import PULSE
-from osls.bench.runner import Run, draw_problem
+from osls.bench.problems import draw_problem
 from osls.training.core import Schedule, Trainer
 from osls.training.learners import NetworkLearner
 
@@ -82,7 +82,7 @@ def bare_forests(recorder: Recorder) -> float:
 
 
 def main(data: str = "mnist") -> None:
-    problem = draw_problem(Run(data, "pulse", draw=0))
+    problem = draw_problem({"name": data}, draw=0)
     PULSE(max_steps=5, rounds=1, random_state=0).fit(**problem.training_data())  # warm up
     with Recorder() as recorder:
         started = time.perf_counter()

@@ -92,6 +92,8 @@ class TestRow:
         row = run_config(config | {"data": config["data"] | {"novel": 10}})
         assert "at least one class must stay known" in row["error"]
         assert "simulate_osls" in row["traceback"]
+        assert str(Path(__file__).parents[1]) not in row["traceback"]
+        assert sys.prefix not in row["traceback"]
         assert json.loads(row["versions"])["osls"]
 
     def test_follows_epochs_and_finds_the_best_threshold(self):
@@ -290,7 +292,7 @@ class TestRunner:
 
     def test_on_a_dask_cluster(self, tmp_path):
         distributed = pytest.importorskip("distributed")
-        options = {"n_workers": 2, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
+        options = {"n_workers": 2, "threads_per_worker": 2, "processes": False, "dashboard_address": ":0"}
         with distributed.LocalCluster(**options) as cluster:
             rows = run_study(study_of(), tmp_path, scheduler=cluster.scheduler_address)
         assert [row["error"] for row in rows] == [None] * 3

@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom, norm
 from typer.testing import CliRunner
 
 from osls.cli import app
@@ -94,15 +95,22 @@ def test_a_class_that_the_model_never_sees_is_not_measured():
 
 
 def test_the_chance_of_a_difference_by_hand():
-    # Certain answers are coin flips: Chernoff's bound, 2 exp(-10 KL(0.8 || 0.5)).
+    # Certain answers are coin flips: E = 10 KL(0.75 || 0.5), with 8 of 10 taken half a row back.
     flips = Moments(np.array([0.8]), np.array([0.8]), 10)
     coin = Moments(np.array([0.5]), np.array([0.5]), np.inf)
-    expected = 2 * np.exp(-10 * (0.8 * np.log(1.6) + 0.2 * np.log(0.4)))
+    exponent = 10 * (0.75 * np.log(1.5) + 0.25 * np.log(0.5))
+    expected = 2 * norm.sf(np.sqrt(2 * exponent))
     assert chance_of_difference(flips, coin) == pytest.approx(expected)
+    assert expected == pytest.approx(2 * binom.sf(7, 10, 0.5), rel=0.05)
+    # Far out, and for rare classes, it is not smaller than the truth.
+    for rows, hits, share in ((400, 290, 0.5), (50, 4, 0.003), (1000, 12, 0.001)):
+        rare = Moments(np.array([hits / rows]), np.array([hits / rows]), rows)
+        there = Moments(np.array([share]), np.array([share]), np.inf)
+        assert chance_of_difference(rare, there) > 0.8 * binom.sf(hits - 1, rows, share)
     # Two samples that agree are no news, and a reference of few rows weighs less than one of many.
     assert chance_of_difference(flips, flips) == pytest.approx(1.0)
     few, many = (Moments(coin.mean, coin.square, rows) for rows in (10, 10_000))
-    assert chance_of_difference(flips, few) > chance_of_difference(flips, many) > expected * 0.99
+    assert chance_of_difference(flips, few) > chance_of_difference(flips, many) > expected * 0.9
 
 
 @pytest.mark.parametrize(("rows", "sharpness"), [(20, 3.0), (300, 1.0)])

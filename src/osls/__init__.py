@@ -6,7 +6,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from osls import baselines, datasets, identifiability, metrics, mixture, pu, shift, theory
+    from osls import (
+        baselines,
+        datasets,
+        encoders,
+        identifiability,
+        inference,
+        metrics,
+        mixture,
+        pu,
+        shift,
+        theory,
+    )
+    from osls.adapting import adapt
     from osls.persist import load
     from osls.pulse import PULSE
 
@@ -14,9 +26,12 @@ __version__ = "0.1.0"
 __all__ = [
     "PULSE",
     "__version__",
+    "adapt",
     "baselines",
     "datasets",
+    "encoders",
     "identifiability",
+    "inference",
     "load",
     "metrics",
     "mixture",
@@ -25,13 +40,13 @@ __all__ = [
     "theory",
 ]
 
+_HOMES = {"PULSE": "osls.pulse", "adapt": "osls.adapting", "load": "osls.persist"}
+
 
 def __getattr__(name: str) -> Any:
     # Names resolve on first use, so that `import osls` and `osls --help` do not wait for torch.
-    if name == "PULSE":
-        return import_module("osls.pulse").PULSE
-    if name == "load":
-        return import_module("osls.persist").load
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     if name in __all__:
         return import_module(f"osls.{name}")
     raise AttributeError(f"module 'osls' has no attribute {name!r}")

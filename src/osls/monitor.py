@@ -5,12 +5,13 @@ the mix that the model was fitted to, with an interval by a bootstrap over the r
 
 *An alarm* does not rest on that estimate, nor on the probabilities being right. If nothing has moved, the
 mean probability of a class over a batch and over the reference rows have the same expectation, whatever the
-model. They are means of numbers in [0, 1], so the chance that they differ by as much as they do is bounded by
-Hoeffding's inequality for a known variance (theorem 3 of [1]_; for certain answers it is Chernoff's bound for
-counts), into which the common mean and variance of all the rows are put. The batch number i spends
-:math:`\alpha_i = 6 \alpha / (\pi^2 i^2)`, which sums to :math:`\alpha`, half on the batch itself and half on
-the last eight batches taken together (for slow moves), shared out equally among the classes. So with a level
-of 95 % the chance that a run of any length without a move ever raises an alarm is about 5 % at most.
+model. They are means of numbers in [0, 1], so the chance that they differ by as much as they do follows from
+the exponent of Hoeffding's inequality for a known variance (theorem 3 of [1]_), into which the common mean
+and variance of all the rows are put; it holds for rare classes and small batches, where a normal approximation
+would cry wolf. The batch number i spends :math:`\alpha_i = 6 \alpha / (\pi^2 i^2)`, which sums to
+:math:`\alpha`: half on the batch itself and half on the last eight batches taken together (for slow moves),
+and of each half one half on the novel share and the other on the known classes, in equal parts. So with a
+level of 95 % the chance that a run of any length without a move ever raises an alarm is about 5 % at most.
 
 What appears beyond the model's own novel class is not looked for: such rows are shared out among the k + 1
 classes that the model knows. Fit again on recent rows to look for it.
@@ -48,7 +49,7 @@ class Alarm:
     before: float
     now: float
     scope: Scope
-    p_bound: float
+    chance: float
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ class Monitor:
         # The first batch is no test if it is the reference.
         i = len(self.batches) + (self.against == "fit")
         seen = np.flatnonzero(self.measurable)
-        allowed = 6 * (1 - self.level) / (np.pi * i) ** 2 / 2 / len(seen)
+        allowed = 6 * (1 - self.level) / (np.pi * i) ** 2 / 2 * self._parts()
         recent = [report, *self.batches[:-RECENT:-1]]
         if self.against == "first":
             recent = recent[: len(self.batches)]
@@ -228,10 +229,16 @@ class Monitor:
                 for what in ("mean_proba", "mean_square", "share")
             )
             chances = chance_of_difference(Moments(mean, square, float(rows.sum())), self.reference.moments)
-            for j in seen[chances[seen] <= allowed]:
+            for j in seen[chances[seen] <= allowed[seen]]:
                 before = float(self.reference.share[j])
                 alarms.append(Alarm(self.classes[j], before, float(share[j]), scope, float(chances[j])))
         return tuple(alarms)
+
+    def _parts(self) -> Floats:
+        """How the chance of a false alarm is shared out: half to the novel class, half to the known ones."""
+        parts = self.measurable.astype(float)
+        parts[:-1] /= max(1.0, parts[:-1].sum())
+        return np.asarray(parts / parts.sum())
 
     def _checked(self, proba: ArrayLike, what: str) -> Floats:
         rows = np.asarray(proba, dtype=float)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,6 +31,9 @@ from osls.training.select import LearnerSpec, as_fitted, choose_learner
 from osls.validation import check_folds, stack_rows
 
 __all__ = ["PULSE"]
+
+# Called after an epoch with its number and the target's probabilities.
+Callback = Callable[[int, Floats], None]
 
 
 class PULSE(OpenSetAdapter):
@@ -63,6 +67,9 @@ class PULSE(OpenSetAdapter):
     max_steps : int, optional
         Optimiser steps of each network training; by default about twelve epochs of a cross-fitted MLP
         (at least 300 steps), thirty of other networks and objectives (at least 1,000).
+    callback : callable, optional
+        Called after each epoch of the paper's recipe with its number and the target's probabilities at that
+        time. Whoever has the target's labels can follow the accuracy; PULSE never sees them.
     novel_level : float, default=0.05
         The novel share is reported as zero unless "nothing is new" is rejected at this level.
     level : float, default=0.95
@@ -145,6 +152,7 @@ class PULSE(OpenSetAdapter):
         n_folds: int = 5,
         rounds: int = 3,
         max_steps: int | None = None,
+        callback: Callback | None = None,
         novel_level: float = 0.05,
         level: float = 0.95,
         n_bootstrap: int = 100,
@@ -163,6 +171,7 @@ class PULSE(OpenSetAdapter):
         self.n_folds = n_folds
         self.rounds = rounds
         self.max_steps = max_steps
+        self.callback = callback
         self.novel_level = novel_level
         self.level = level
         self.n_bootstrap = n_bootstrap
@@ -223,7 +232,13 @@ class PULSE(OpenSetAdapter):
         problem = cvir.PUProblem(task.y, importance[task.y], m)
         # Step 5: the discriminator and the novel share, by Algorithm 3.
         found = cvir.alternate(
-            learner, problem, held_out, self._mixture(), rng=task.rng, history=self.history_
+            learner,
+            problem,
+            held_out,
+            self._mixture(),
+            rng=task.rng,
+            history=self.history_,
+            on_epoch=self._follow(f_s.scores[n:], marginal, importance),
         )
         # Step 6: combine.
         self._remember(f_s.predictor, found.predictor, importance)
@@ -368,6 +383,22 @@ class PULSE(OpenSetAdapter):
         self.novelty_pvalue_, self.detectable_share_ = test.pvalue, test.detectable_share
         self.history_.append({"step": "novel share", "estimate": share, "p_value": self.novelty_pvalue_})
         return share if self.novelty_pvalue_ <= self.novel_level else 0.0
+
+    def _follow(
+        self, class_proba: Floats, marginal: Floats, importance: Floats
+    ) -> Callable[[Floats, float], None]:
+        """Note the mix after each epoch, and tell the callback of the answers."""
+        epochs = 0
+
+        def note(known: Floats, novel_share: float) -> None:
+            nonlocal epochs
+            epochs += 1
+            mix = [*((1 - novel_share) * marginal).tolist(), novel_share]
+            self.history_.append({"step": "epoch", "epoch": epochs, "target_marginal": mix})
+            if self.callback is not None:
+                self.callback(epochs, combine(known, class_proba, importance))
+
+        return note
 
     # -- Parts --------------------------------------------------------------------------------------
 

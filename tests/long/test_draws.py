@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from osls.bench.runner import Run, run_all
+from osls.bench.runner import run_study
+from osls.bench.study import parse_study
 
 DRAWS = 20
 
 
 def results(tmp_path_factory, **options):
-    runs = [Run("digits", "pulse", draw, **options) for draw in range(DRAWS)]
-    rows = list(run_all(runs, tmp_path_factory.mktemp("draws") / "runs.jsonl", jobs=2))
+    data = [{"name": "digits"} | options]
+    study = parse_study({"name": "draws", "data": data, "methods": ["pulse"], "draws": DRAWS})
+    rows = run_study(study, tmp_path_factory.mktemp("draws"), jobs=2)
     assert [row["error"] for row in rows] == [None] * DRAWS
     return {column: np.array([row[column] for row in rows], dtype=float) for column in NUMBERS}
 

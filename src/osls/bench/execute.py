@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import sys
 import threading
 import time
 import traceback
@@ -40,8 +41,8 @@ def run_config(config: Mapping[str, Any]) -> Row:
             return row | _measure(config)
         except Exception as error:
             return row | {
-                "error": f"{type(error).__name__}: {error}",
-                "traceback": "".join(traceback.format_exception(error))[-2000:],
+                "error": _without_folders(f"{type(error).__name__}: {error}"),
+                "traceback": _without_folders("".join(traceback.format_exception(error)))[-2000:],
             }
 
 
@@ -115,6 +116,18 @@ def _hindsight(problem: Any, answers: Any) -> Row:
         return {}
     best = best_threshold(answers.known_score, answers.known_labels, problem.y_target, problem.novel_label)
     return {"best_threshold": best.threshold, "acc_best_threshold": best.accuracy}
+
+
+def _without_folders(text: str) -> str:
+    """Leave out where things lie on this machine: results are for others to read."""
+    import osls
+
+    found = [Path(osls.__file__).parents[1], Path(sys.prefix), Path(sys.base_prefix), Path.cwd(), Path.home()]
+    named = [os.environ.get(name) for name in ("OSLS_DATA", "OSLS_CACHE")]
+    # The longest first: one may lie in another. A bare root would match everywhere.
+    for folder in sorted({*map(str, found), *filter(None, named)} - {os.sep}, key=len, reverse=True):
+        text = text.replace(folder, "...")
+    return text
 
 
 # -- The machine -----------------------------------------------------------------------------------------

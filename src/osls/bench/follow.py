@@ -33,19 +33,19 @@ class Follower:
 def compact_history(history: History, follower: Follower, problem: OSLSProblem) -> str:
     """Return a fit's history as JSON: its numbers, errors of the mix in place of the mix, and accuracies."""
     records = []
+    told = {record["epoch"] for record in history if "epoch" in record}
     for record in history:
         short = {k: _number(v) for k, v in record.items() if isinstance(v, str | int | float)}
         marginal = record.get("target_marginal")
         if marginal is not None:
             error = mix_error(problem.target_marginal, marginal)
             short |= {"mpe_seen": _number(error.seen), "mpe_novel": _number(error.novel)}
-        elif "alpha" in record and record.get("step") == "cvir":
+        elif "alpha" in record and record.get("step") == "cvir" and not told:
             # The paper's recipe reports the known share of each round.
             novel = float(problem.target_marginal[-1])
             short["mpe_novel"] = _number(abs(1 - record["alpha"] - novel))
         measured = follower.epochs.get(record.get("epoch", -1), {})
         records.append(short | {k: _number(v) for k, v in measured.items()})
-    told = {record.get("epoch") for record in history}
     for epoch, measured in sorted(follower.epochs.items()):
         if epoch not in told:
             records.append({"epoch": epoch} | {k: _number(v) for k, v in measured.items()})

@@ -51,6 +51,7 @@ METRICS = {
         Metric("mpe_novel", "MPE (novel)", False),
         Metric("test_acc_all", "Test acc", True),
         Metric("acc_best_threshold", "Best rule", True),
+        Metric("novel_covered", "Covered", True, digits=2, compared=False),
         Metric("regret", "Regret", False, compared=False),
         Metric("seconds", "Seconds", False, digits=1, compared=False),
         Metric("cpu_seconds", "CPU seconds", False, digits=1, compared=False),

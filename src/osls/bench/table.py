@@ -175,7 +175,7 @@ def terminal_tables(groups: Sequence[Group]) -> Iterator[Any]:
             padding=(0, 1),
         )
         for head in ("Method", "Draws", *(METRICS[metric].heading for metric in metrics)):
-            table.add_column(head)
+            table.add_column(head, overflow="fold")
         for line in group.lines:
             cells = (_stacked(line.stats.get(metric)) for metric in metrics)
             table.add_row(escape(line.method), _draws(line), *cells)

@@ -8,6 +8,7 @@ any learner and neither memorises the target nor drifts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,10 +94,14 @@ def alternate(
     *,
     rng: np.random.Generator,
     history: History,
+    on_epoch: Callable[[Floats, float], None] = lambda known, novel_share: None,
     tolerance: float = 1e-3,
     patience: int = 5,
 ) -> Discriminator:
-    """Algorithm 3 to the letter: warm start, then alternate BBE on held-out rows and CVIR epochs."""
+    """Algorithm 3 to the letter: warm start, then alternate BBE on held-out rows and CVIR epochs.
+
+    ``on_epoch`` is called after each epoch with P(known) of the target rows and the novel share.
+    """
     n = problem.n_source
     source, target = np.arange(n), np.arange(n, n + problem.n_target)
     train, validate = ~held_out, held_out
@@ -132,6 +137,7 @@ def alternate(
         def validated() -> tuple[Floats, float]:
             scores = predictor.logits(learner.rows)[0, :, 0]
             mixture.fit(scores[source[validate[:n]]], scores[target[validate[n:]]], validation_weight)
+            on_epoch(expit(scores[n:]), 1 - mixture.alpha_)
             return scores, mixture.alpha_
 
         # Lines 3-8. Train longer than needed, then go back to the epoch of least unbiased validation risk.
