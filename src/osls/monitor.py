@@ -7,9 +7,9 @@ the mix that the model was fitted to, with an interval by a bootstrap over the r
 mean probability of a class over a batch and over the reference rows have the same expectation, whatever the
 model. They are means of numbers in [0, 1], so the chance that they differ by as much as they do follows from
 the exponent of Hoeffding's inequality for a known variance (theorem 3 of [1]_), into which the common mean
-and variance of all the rows are put; it holds for rare classes and small batches, where a normal approximation
-would cry wolf. The batch number i spends :math:`\alpha_i = 6 \alpha / (\pi^2 i^2)`, which sums to
-:math:`\alpha`: half on the batch itself and half on the last eight batches taken together (for slow moves),
+and variance of all the rows are put; it holds for rare classes and small batches, where a normal
+approximation would cry wolf. The batch number i spends :math:`\alpha_i = 6 \alpha / (\pi^2 i^2)`, which sums
+to :math:`\alpha`: half on the batch itself, half on the last eight batches taken together (for slow moves),
 and of each half one half on the novel share and the other on the known classes, in equal parts. So with a
 level of 95 % the chance that a run of any length without a move ever raises an alarm is about 5 % at most.
 

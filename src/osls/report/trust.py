@@ -11,7 +11,7 @@ from osls._typing import Floats
 from osls.answer import Answer
 from osls.inference.verdict import Status
 from osls.report.fluid import Line, line_chart
-from osls.report.words import STATUS_WORDS, number, percent, shown, status_of
+from osls.report.words import STATUS_WORDS, number, only_absent, percent, shown, status_of
 
 __all__ = ["describe_checks", "describe_verdict", "draw_curves"]
 
@@ -46,7 +46,10 @@ def describe_verdict(answer: Answer) -> dict[str, Any]:
         return {"tone": "caution", "badge": "Not checked", "words": "No diagnostics were run.", "reasons": []}
     # "Do not trust" says its reasons in the sentence under the headline.
     reasons = answer.diagnostics.verdict.reasons if status == "upper bound only" else ()
-    return {"tone": tone, "badge": badge, "words": STATUS_WORDS[status], "reasons": reasons}
+    words = STATUS_WORDS[status]
+    if only_absent(answer):
+        words = "A known class may be absent, so its share is an upper bound. The other figures hold."
+    return {"tone": tone, "badge": badge, "words": words, "reasons": reasons}
 
 
 def describe_checks(answer: Answer) -> list[dict[str, Any]]:

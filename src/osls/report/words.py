@@ -18,6 +18,7 @@ __all__ = [
     "headline",
     "history_words",
     "number",
+    "only_absent",
     "percent",
     "percent_range",
     "shown",
@@ -131,7 +132,7 @@ def headline(answer: Answer) -> Headline:
             " ".join(map(_sentence, reasons)) + f" Taken at face value: {novel}; {moved}.",
             "stop",
         )
-    if status == "upper bound only":
+    if status == "upper bound only" and not only_absent(answer):
         return _bounded(answer, novel)
     if answer.target_share[-1] <= 0:
         missed = f" A new kind that makes up to {percent(high)} of the data could have been missed."
@@ -140,6 +141,12 @@ def headline(answer: Answer) -> Headline:
         wide = f"The data leave anything from {percent_range(low, high)} open; more rows would narrow it."
         return Headline(_capital(f"{novel}; {moved}."), wide, "caution")
     return Headline(_capital(f"{novel}; {moved}."), _doubt(answer), "new")
+
+
+def only_absent(answer: Answer) -> bool:
+    """A known class that may have vanished bounds its own share, not that of the novel class."""
+    checks = () if answer.diagnostics is None else answer.diagnostics.checks
+    return {check.name for check in checks if not check.passed} == {"every class present"}
 
 
 def _bounded(answer: Answer, novel: str) -> Headline:
