@@ -99,7 +99,7 @@ def main(rows: int = 10_000_000, kind: str = "linear") -> None:
         size = sum(path.stat().st_size for path in (folder / "target").iterdir())
         result["parquet_mb"] = round(size / 2**20)
         with (
-            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
             Client(cluster) as client,
         ):
             held_out = score(model, folder / "held_out.parquet", columns=COLUMNS, label="kind", client=client)

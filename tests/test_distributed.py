@@ -251,21 +251,37 @@ class TestReading:
 FIT = """
 import json, sys
 import numpy as np
-from sklearn.datasets import load_digits
+import torch
+from conftest import blobs
+from torch import nn
 from osls import PULSE
 from osls.datasets import simulate_osls
 from osls.distributed.ddp import rank, world_size
+from osls.training.core import Schedule, Trainer
+
+# Without dropout and batch normalisation, parts of a batch must give the very steps of the whole.
+rng = np.random.default_rng(0)
+X = torch.from_numpy(rng.normal(size=(64, 3)).astype(np.float32))[rank()::world_size()]
+torch.manual_seed(rank())
+linear = nn.Linear(3, 1)
+with torch.no_grad():
+    linear.weight.fill_(1.0 + rank())
+    linear.bias.zero_()
+trainer = Trainer(linear, Schedule(steps=30, batch_size=64, learning_rate=0.05, decay=False))
+loss = trainer.run(lambda: (linear(X) - X.prod(dim=1, keepdim=True)).square().mean(), 30)
 
 seed = rank() if sys.argv[1] == "differently" else 0
-problem = simulate_osls(*load_digits(return_X_y=True), novel=[8, 9], random_state=1)
+problem = simulate_osls(*blobs(0, (600, 600, 600, 600)), novel=[3], random_state=0)
 model = PULSE(
-    source_classifier="mlp", discriminator="mlp", max_steps=250, n_folds=3, rounds=2, random_state=seed
+    source_classifier="mlp", discriminator="mlp", max_steps=100, n_folds=3, rounds=1, n_bootstrap=10,
+    random_state=seed,
 ).fit(**problem.training_data())
 truth = np.where(np.isin(problem.y_target, model.classes_), problem.y_target, -1)
 print(json.dumps({
-    "rank": rank(), "world": world_size(), "novel": model.novel_prevalence_,
+    "rank": rank(), "world": world_size(), "weights": [*linear.weight[0].tolist(), loss],
+    "novel": model.novel_prevalence_, "interval": model.novel_interval_,
     "accuracy": float(np.mean(model.target_labels_ == truth)),
-    "test": float(model.score(problem.X_test, problem.y_test)),
+    "new rows": model.predict_proba(problem.X_test).sum(axis=0).tolist(),
     "sum": float(model.target_proba_.sum(axis=0) @ np.arange(len(model.classes_))),
 }), flush=True)
 """
@@ -277,7 +293,7 @@ def fit_in_processes(n: int, script: Path, *arguments: str) -> subprocess.Comple
         [sys.executable, *launch, str(script), *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)},
         timeout=300,
         check=False,
     )
@@ -296,6 +312,7 @@ class TestTorchrun:
             assert all(row == rows[0] for row in rows)
             assert rows[0]["world"] == n
             found[n] = rows[0]
+        assert found[2]["weights"] == pytest.approx(found[1]["weights"], abs=1e-5)
         assert found[1]["sum"] != found[2]["sum"]  # not merely the same computation twice
         assert found[2]["novel"] == pytest.approx(found[1]["novel"], abs=0.01)
         assert found[2]["accuracy"] == pytest.approx(found[1]["accuracy"], abs=0.01)

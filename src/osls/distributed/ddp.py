@@ -4,8 +4,8 @@ Nothing has to be called. A script that fits a model is started as ``torchrun --
 the first training joins the processes (gloo on CPUs, nccl on GPUs), and from then on
 
 - every process starts from the weights of the first and draws 1/N of each batch by a stream of its own;
-- gradients are averaged before each step, so the weights stay the same everywhere;
-- statistics of batch normalisation and reported losses are averaged when a run of steps ends.
+- batch normalisation is by the whole batch (:mod:`osls.distributed.batchnorm`);
+- gradients are averaged before each step, so the weights stay the same everywhere.
 
 Whatever is not a network (trees, calibration, estimates) is computed by every process alike from the same
 seed, so all of them end with the same numbers. ``random_state`` must be an integer; different seeds are an
@@ -102,7 +102,7 @@ def stream_seed(seed: int) -> int:
     """Seed of this process's stream of rows; the first process keeps the seed as it is."""
     if world_size() == 1:
         return seed
-    ends = torch.tensor([seed, -seed], device="cuda" if distributed.get_backend() == "nccl" else "cpu")
+    ends = torch.tensor([seed, -seed], device=_message_device())
     distributed.all_reduce(ends, distributed.ReduceOp.MAX)
     if int(ends[0]) != -int(ends[1]):
         raise RuntimeError(
@@ -125,15 +125,19 @@ def average_gradients(network: nn.Module) -> None:
 
 
 def average_buffers(network: nn.Module) -> None:
-    """Replace running statistics by their mean over the processes."""
+    """Replace whatever else a network keeps by its mean over the processes."""
     _average_in_place(b for b in network.buffers() if b.is_floating_point())
 
 
-def average(value: Tensor) -> Tensor:
+def average(value: float) -> float:
     """Mean of a number over the processes."""
-    mean = value.detach().clone()
+    mean = torch.tensor(value, dtype=torch.float64, device=_message_device())
     distributed.all_reduce(mean)
-    return mean / world_size()
+    return float(mean) / distributed.get_world_size()
+
+
+def _message_device() -> str:
+    return "cuda" if distributed.get_backend() == "nccl" else "cpu"
 
 
 def _average_in_place(tensors: Iterable[Tensor]) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from osls._typing import AnyArray, Floats
 from osls.distributed import ddp
+from osls.distributed.batchnorm import synced_batch_norm
 
 __all__ = ["Schedule", "Trainer", "as_tensor", "resolve_device", "schedule_for", "score_rows", "seeded"]
 
@@ -126,6 +127,14 @@ class Trainer:
 
     def run(self, loss_of_next_batch: Callable[[], Tensor], steps: int) -> float:
         """Take ``steps`` optimiser steps and return their mean loss."""
+        if not self._parallel:
+            return self._run(loss_of_next_batch, steps)
+        with synced_batch_norm(self.network):
+            mean = self._run(loss_of_next_batch, steps)
+        ddp.average_buffers(self.network)
+        return ddp.average(mean)
+
+    def _run(self, loss_of_next_batch: Callable[[], Tensor], steps: int) -> float:
         self.network.train()
         total: Tensor | float = 0.0
         for _ in range(steps):
@@ -140,9 +149,6 @@ class Trainer:
             # Summed on the device: reading the number each step would wait for it.
             total = total + loss.detach()
         self.steps_done += steps
-        if self._parallel and isinstance(total, Tensor):
-            ddp.average_buffers(self.network)
-            total = ddp.average(total)
         return float(total) / max(steps, 1)
 
 
