@@ -87,7 +87,7 @@ def novelty_test(
     )
     pvalue = float((1 + np.sum(null >= observed)) / (1 + _SIMULATIONS))
     critical = float(np.quantile(null, 1 - level))
-    return NoveltyTest(pvalue, observed, critical, _detectable(critical + norm.ppf(power), n, m))
+    return NoveltyTest(pvalue, observed, critical, _detectable(max(critical, 0.0) + norm.ppf(power), n, m))
 
 
 def novelty_pvalue(source: Floats, target: Floats, weight: Floats, *, seed: int = 0) -> float:

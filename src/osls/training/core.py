@@ -121,7 +121,7 @@ class Trainer:
         if self._parallel:
             ddp.share_state(network)
             # Masks of dropout, other than weights, are to differ between processes.
-            torch.manual_seed(torch.initial_seed() + ddp.rank())
+            torch.manual_seed(torch.initial_seed() + 1 + ddp.rank())
         self._optimizer = _optimizer(network, schedule)
         self._scheduler = _scheduler(self._optimizer, schedule)
 
