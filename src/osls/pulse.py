@@ -70,8 +70,9 @@ class PULSE(OpenSetAdapter):
     callback : callable, optional
         Called after each epoch of the paper's recipe with its number and the target's probabilities at that
         time. Whoever has the target's labels can follow the accuracy; PULSE never sees them.
-    novel_level : float, default=0.05
-        The novel share is reported as zero unless "nothing is new" is rejected at this level.
+    novel_level : float, default=0.01
+        The novel share is reported as zero unless "nothing is new" is rejected at this level. The p-value
+        takes the estimated label shift for known and is a little too small, hence not 0.05.
     level : float, default=0.95
         Level of the intervals.
     n_bootstrap : int, default=100
@@ -153,7 +154,7 @@ class PULSE(OpenSetAdapter):
         rounds: int = 3,
         max_steps: int | None = None,
         callback: Callback | None = None,
-        novel_level: float = 0.05,
+        novel_level: float = 0.01,
         level: float = 0.95,
         n_bootstrap: int = 100,
         novel_label: Any = None,
@@ -335,7 +336,8 @@ class PULSE(OpenSetAdapter):
             return bbe_by_class(scores.class_source, scores.y, scores.class_target).marginal
         if self.shift in ("auto", "joint"):
             shares = joint_marginal(scores.domain_source, scores.y, scores.domain_target)
-            return np.asarray(shares / shares.sum())
+            # No class is found in the target at all: nothing speaks against the source's mix.
+            return np.asarray(shares / shares.sum() if shares.sum() > 0 else scores.source_marginal)
         if self.shift == "separability":
             return separability_marginal(scores, self._mixture())
         raise ValueError(f"shift must be 'auto', 'joint', 'bbe' or 'separability'; got {self.shift!r}.")

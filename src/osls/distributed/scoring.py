@@ -115,8 +115,8 @@ def score(
         held_out = score(model, "labelled.parquet", label="kind")
         estimate_mix(scored, reference=held_out).novel_interval
     """
-    parts, schema = _partitions(data)
-    reader = reader_for(model, schema, columns, ids, label)
+    reader = reader_for(model, _empty_like(data), columns, ids, label)
+    parts = _partitions(data, reader.needed)
     folder = None if out is None else _prepare(Path(out))
     with connected(client, n_workers) as cluster, model_on_workers(cluster, model) as name:
         # No name for the tasks in between: what nothing refers to, the cluster forgets.
@@ -143,22 +143,31 @@ def _fitted_mix(model: Any) -> Floats | None:
 # -- The data as parts --------------------------------------------------------------------------------
 
 
-def _partitions(data: Any) -> tuple[list[Any], pd.DataFrame]:
-    """Return what the tasks are to read, and an empty table like it."""
+def _empty_like(data: Any) -> pd.DataFrame:
+    """Return a table with the columns of the data and no rows."""
     if isinstance(data, str | Path):
-        dataset = pads.dataset(data, format="parquet", partitioning="hive")
-        parts = [(part, dataset.schema) for f in dataset.get_fragments() for part in _row_groups(f)]
-        empty = dataset.schema.empty_table().to_pandas()
-    elif hasattr(data, "to_delayed") and hasattr(data, "columns"):
-        parts, empty = data.to_delayed(), data.head(0, npartitions=1, compute=False)._meta
-    else:
+        return _dataset(data).schema.empty_table().to_pandas()
+    if not (hasattr(data, "to_delayed") and hasattr(data, "_meta")):
         raise TypeError(
             f"data must be a Dask DataFrame or the path of Parquet files; got {type(data).__name__}. "
             "Rows that fit in memory can be given to the model's own predict_proba."
         )
+    return data._meta
+
+
+def _partitions(data: Any, columns: list[str]) -> list[Any]:
+    """Return what the tasks are to read: steps of a Dask graph, or pieces of Parquet files."""
+    if not isinstance(data, str | Path):
+        return list(data[columns].to_delayed())
+    dataset = _dataset(data)
+    parts = [(part, dataset.schema) for f in dataset.get_fragments() for part in _row_groups(f)]
     if not parts:
         raise ValueError(f"data: {data} holds no rows.")
-    return list(parts), empty
+    return parts
+
+
+def _dataset(path: str | Path) -> Any:
+    return pads.dataset(path, format="parquet", partitioning="hive")
 
 
 def _row_groups(fragment: Any) -> Iterator[Any]:

@@ -81,7 +81,8 @@ def diagnose(
     """
     k = len(mix) - 1
     names = [str(name) for name in (range(k) if class_names is None else class_names)]
-    known_mix = mix[:-1] / max(float(mix[:-1].sum()), _TINY)
+    known = float(mix[:-1].sum())
+    known_mix = mix[:-1] / known if known > 0 else scores.source_marginal
     checks = [_effective_size(scores, known_mix), _calibration(scores), _present(mix, interval, names)]
     curves = {}
     checks += _assumption(scores, mix, known_mix, names)

@@ -1,0 +1,76 @@
+"""Does the verdict notice violated assumptions, and leave clean problems alone?
+
+    python benchmarks/violations.py --data digits,gaussian --draws 10 --cache .scores
+
+Kinds: clean; none (nothing new); missing (a known class does not occur in the target); noise and rotate
+(p(x|y) has changed); overlap (the novel class is mixed with a known one). For each, how often the verdict is
+"identified", and the error of the novel share. A clean draw that gives a class fewer than five target rows is
+counted apart: that its class may be absent is the right answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from osls import PULSE
+from osls.inference import diagnose
+from scores import VIOLATIONS, Case, held_out_scores
+
+RESULTS = Path(__file__).parent / "results" / "violations.json"
+
+
+def judge(case: Case, cache: Path) -> dict[str, Any]:
+    scores, truth = held_out_scores(case, cache)
+    model = PULSE(random_state=case.draw)
+    model.history_ = []
+    marginal = model._known_marginal(scores)
+    share = model._novel_share(*scores.domain(marginal), scores.weights(marginal))
+    interval = model._interval(scores, marginal, share, np.random.default_rng(case.draw))
+    found = diagnose(scores, np.append((1 - share) * marginal, share), interval)
+    return {
+        "status": found.verdict.status,
+        "failed": [check.name for check in found.checks if not check.passed],
+        "error": round(share - float(truth[-1]), 4),
+        "covered": bool(interval[-1, 0] <= truth[-1] <= interval[-1, 1]),
+        "scarce": bool(truth[:-1].min() * len(scores.class_target) < 5),
+        "p_value": model.novelty_pvalue_,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default="digits,gaussian")
+    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--cache", type=Path, default=Path(".scores"))
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    table = []
+    for data in args.data.split(","):
+        for kind in VIOLATIONS:
+            if kind == "rotate" and data != "digits":
+                continue
+            runs = [judge(Case(data, draw, kind), args.cache) for draw in range(args.draws)]
+            counted = [run for run in runs if kind != "clean" or not run["scarce"]]
+            row = {
+                "data": data,
+                "kind": kind,
+                "draws": len(counted),
+                "identified": round(float(np.mean([r["status"] == "identified" for r in counted])), 3),
+                "mean_abs_error": round(float(np.mean([abs(r["error"]) for r in counted])), 4),
+                "worst_error": max((r["error"] for r in counted), key=abs),
+                "covered": round(float(np.mean([r["covered"] for r in counted])), 3),
+                "nothing_new_rejected": round(float(np.mean([r["p_value"] <= 0.05 for r in counted])), 3),
+                "runs": runs,
+            }
+            table.append(row)
+            print({key: value for key, value in row.items() if key != "runs"}, flush=True)
+    args.out.write_text(json.dumps(table) + "\n")
+
+
+if __name__ == "__main__":
+    main()
