@@ -26,7 +26,8 @@ class Slot:
 
     def submit(self, run: Callable[..., Row], config: Mapping[str, Any]) -> Future[Row]:
         """Begin a run."""
-        return self._executor.submit(run, config)
+        with _ctrl_c_held_back():
+            return self._executor.submit(run, config)
 
     def restart(self) -> None:
         """Get a new worker."""
@@ -34,8 +35,28 @@ class Slot:
         self._executor = self._start()
 
     def stop(self) -> None:
-        """Let the worker go."""
+        """Let the worker go, at once: it may be in the middle of hours of work, or only just starting."""
+        # Python 3.14 has kill_workers() for this.
+        workers = list((getattr(self._executor, "_processes", None) or {}).values())
         self._executor.shutdown(wait=False)
+        for worker in workers:
+            worker.kill()
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Let a process that starts in the block begin deaf to Ctrl-C, which it could not handle yet.
+
+    The signal is blocked, not dropped: this process gets it at the end of the block.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
