@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-long lint format bench clean
+.PHONY: demo test test-long lint format bench docs docs-serve docs-run coverage fuzz audit test-minimum changelog release clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,29 @@ test: $(STAMP)
 test-long: $(STAMP)
 	$(BIN)/pytest -o addopts='' tests/long
 
+# Branch coverage of src; below the figure in pyproject.toml it fails.
+coverage: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered --cov-report=html
+
+# Ten thousand examples of each property.
+fuzz: $(STAMP)
+	HYPOTHESIS_PROFILE=long OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --durations 0 tests/test_properties.py tests/test_fuzz.py
+
+# What may be dangerous, dead, or known to be vulnerable. The last asks a server; it lists what it could not ask about.
+audit: $(STAMP)
+	$(BIN)/bandit -q -c pyproject.toml -r src
+	$(BIN)/vulture
+	$(BIN)/pip-audit --skip-editable
+
+# The smallest versions that pyproject.toml allows. Warnings of old versions about new ones are theirs.
+MINIMUM := $(VENV)-minimum
+test-minimum:
+	$(PYTHON) -m venv $(MINIMUM)
+	$(MINIMUM)/bin/pip install --quiet --disable-pip-version-check -c constraints-minimum.txt -e . anndata hypothesis jsonschema polars pytest
+	OMP_NUM_THREADS=1 $(MINIMUM)/bin/pytest -W ignore::DeprecationWarning --deselect 'tests/test_malformed.py::test_malformed_input[picture-cut-short]' \
+	    tests/test_bbe.py tests/test_files.py tests/test_malformed.py tests/test_mixture.py tests/test_parts.py \
+	    tests/test_persist.py tests/test_pu.py tests/test_shift.py tests/test_simulate.py tests/test_streaming.py
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -33,5 +56,34 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/osls bench --data digits --methods pulse,pulse-paper,source-only,oracle --draws 5
 
+# The documentation, with every warning an error. The examples of the gallery run if they or the package changed.
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict --quiet
+
+docs-serve: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs serve
+
+# The commands of the tutorial and of the how-to pages, as they stand there.
+docs-run: $(VENV)/.docs
+	OMP_NUM_THREADS=1 $(BIN)/python docs/run_blocks.py docs/tutorial.md docs/howto/*.md docs/method/*.md
+
+# The section of the changelog that the next release will get.
+changelog: $(STAMP)
+	$(BIN)/towncrier build --draft --version next
+
+# All of a release but the upload: build, check, install the wheel where nothing else is, run the demo from it.
+RELEASE := $(VENV)-release
+release: $(STAMP) changelog
+	rm -rf dist $(RELEASE)
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd $(RELEASE) && bin/osls --version && bin/osls demo --out demo.html
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache dist build
+	rm -rf $(VENV) $(MINIMUM) $(RELEASE) .pytest_cache .mypy_cache .ruff_cache dist build site htmlcov .coverage*

@@ -31,10 +31,15 @@ class Case:
     data: str
     draw: int
     kind: str = "clean"
+    rows: int | None = None
+    model: str = "auto"
 
     @property
     def name(self) -> str:
-        return f"{self.data}-{self.kind}-{self.draw}"
+        extra = ("" if self.rows is None else f"-{self.rows}") + (
+            "" if self.model == "auto" else f"-{self.model}"
+        )
+        return f"{self.data}{extra}-{self.kind}-{self.draw}"
 
 
 class ScoresOnly(PULSE):
@@ -53,7 +58,8 @@ def held_out_scores(case: Case, cache: Path) -> tuple[HeldOutScores, np.ndarray]
     path = cache / f"{case.name}.npz"
     if not path.exists():
         problem = make_problem(case)
-        model = ScoresOnly(random_state=case.draw).fit(**problem.training_data())
+        parts = {"source_classifier": case.model, "discriminator": case.model}
+        model = ScoresOnly(random_state=case.draw, **parts).fit(**problem.training_data())
         cache.mkdir(parents=True, exist_ok=True)
         parts = {name: _small(value) for name, value in vars(model.scores).items()}
         part = path.with_suffix(".part.npz")
@@ -77,6 +83,8 @@ def make_problem(case: Case) -> OSLSProblem:
         problem = _gaussian(case.draw, novel=case.kind != "none")
     else:
         config: dict[str, Any] = {"name": case.data}
+        if case.rows is not None:
+            config["rows"] = case.rows
         if case.kind == "none":
             config["novel"] = 0
         problem = draw_problem(config, draw=case.draw)
@@ -131,10 +139,11 @@ def _rotate(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
 
 
 def _overlap(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
-    """The novel class lies half way between itself and one known class, among that class's rows."""
+    """The novel class reaches from where it was into one known class: each row somewhere on the way."""
     novel = np.flatnonzero(problem.y_target == problem.novel_label)
     seen = rng.choice(problem.classes)
     rows = rng.choice(np.flatnonzero(problem.y_source == seen), len(novel))
+    way = rng.random((len(novel), 1))
     X = problem.X_target.copy()
-    X[novel] = (X[novel] + 2 * problem.X_source[rows]) / 3
+    X[novel] = (1 - way) * X[novel] + way * problem.X_source[rows]
     return replace(problem, X_target=X)

@@ -3,7 +3,7 @@
     python benchmarks/violations.py --data digits,gaussian --draws 10 --cache .scores
 
 Kinds: clean; none (nothing new); missing (a known class does not occur in the target); noise and rotate
-(p(x|y) has changed); overlap (the novel class is mixed with a known one). For each, how often the verdict is
+(p(x|y) has changed); overlap (the novel class reaches into a known one). For each, how often the verdict is
 "identified", and the error of the novel share. A clean draw that gives a class fewer than five target rows is
 counted apart: that its class may be absent is the right answer.
 """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
+import os
+
 import pytest
+from hypothesis import HealthCheck, settings
 from sklearn.datasets import load_digits
 from sklearn.ensemble import ExtraTreesClassifier
 
@@ -20,6 +22,23 @@ from osls.baselines import (
     SourceOnly,
 )
 from osls.datasets import OSLSProblem, simulate_osls
+from osls.testing import blobs, small_problem
+
+__all__ = ["ADAPTERS", "FOREST", "blobs", "examples"]
+
+# `make fuzz` runs each property ten thousand times; without the profile each test says how often.
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+settings.register_profile(
+    "long", max_examples=10_000, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck)
+)
+if LONG:
+    settings.load_profile("long")
+
+
+def examples(count: int) -> settings:
+    """So many examples in `make test`, ten thousand in `make fuzz`; no limit of time for one of them."""
+    return settings() if LONG else settings(max_examples=count, deadline=None)
+
 
 FOREST = ExtraTreesClassifier(20)
 
@@ -43,20 +62,10 @@ ADAPTERS = {
 }
 
 
-def blobs(seed: int = 0, sizes: tuple[int, ...] = (120, 120, 120, 120)) -> tuple[np.ndarray, np.ndarray]:
-    """Well separated Gaussian classes in five dimensions."""
-    rng = np.random.default_rng(seed)
-    centres = np.array([[0, 0], [6, 0], [0, 6], [6, 6], [12, 3]])[: len(sizes)]
-    y = np.repeat(np.arange(len(sizes)), sizes)
-    X = rng.normal(size=(len(y), 5))
-    X[:, :2] += centres[y]
-    return X.astype(np.float32), y
-
-
 @pytest.fixture(scope="session")
 def problem() -> OSLSProblem:
     """Three known classes, one novel, four well separated blobs."""
-    return simulate_osls(*blobs(), novel=[3], random_state=0)
+    return small_problem()
 
 
 @pytest.fixture(scope="session")

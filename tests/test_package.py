@@ -20,7 +20,7 @@ from osls.report.svg import grouped_bars, histogram
 
 def test_public_names_resolve():
     modules = ["baselines", "datasets", "encoders", "identifiability", "inference", "metrics", "mixture"]
-    modules += ["pu", "shift", "theory"]
+    modules += ["pu", "shift", "testing", "theory"]
     assert sorted(osls.__all__) == sorted(["PULSE", "__version__", "adapt", "load", *modules])
     for name in osls.__all__:
         assert getattr(osls, name) is not None

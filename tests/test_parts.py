@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from osls.base import combine
-from osls.inference.novelty import novelty_pvalue
+from osls.inference import novelty_test
 from osls.metrics import accuracy, mix_error, regret
 from osls.nets import SmallResNet, StackedMLP
 from osls.pu import losses
@@ -166,13 +166,13 @@ class TestNovelty:
     def test_false_alarms_are_rare_and_a_new_class_is_seen(self):
         rng = np.random.default_rng(0)
         ones = np.ones(300)
-        null = [novelty_pvalue(rng.random(300), rng.random(400), ones) for _ in range(60)]
+        null = [novelty_test(rng.random(300), rng.random(400), ones).pvalue for _ in range(60)]
         assert np.mean(np.array(null) <= 0.05) <= 0.15
         target = np.concatenate([rng.random(340), 0.1 * rng.random(60)])
-        assert novelty_pvalue(rng.random(300), target, ones) < 0.05
+        assert novelty_test(rng.random(300), target, ones).pvalue < 0.05
 
     def test_tiny_samples_cannot_reject(self):
-        assert novelty_pvalue(np.array([1.0]), np.array([0.0, 0.1]), np.ones(1)) == 1.0
+        assert novelty_test(np.array([1.0]), np.array([0.0, 0.1]), np.ones(1)).pvalue == 1.0
 
 
 class TestMetrics:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import sparse
 
 from conftest import blobs
@@ -12,24 +10,6 @@ from osls.datasets import simulate_osls
 
 def row_ids(n: int) -> np.ndarray:
     return np.arange(n, dtype=float)[:, None]
-
-
-@settings(max_examples=60)
-@given(st.integers(0, 3), st.integers(0, 1000), st.floats(0, 0.9))
-def test_rows_are_conserved(novel, seed, test_size):
-    y = np.repeat([0, 1, 2, 3], [15, 25, 20, 10])
-    p = simulate_osls(row_ids(70), y, novel=novel, test_size=test_size, random_state=seed)
-    everywhere = np.concatenate([p.X_source, p.X_target, p.X_test]).ravel()
-    assert sorted(everywhere) == list(range(70))
-    assert len(p.classes) == 4 - novel
-    for X, labels in ((p.X_source, p.y_source), (p.X_target, p.y_target), (p.X_test, p.y_test)):
-        truth = y[X.ravel().astype(int)]
-        known = np.isin(truth, p.classes)
-        np.testing.assert_array_equal(labels, np.where(known, truth, -1))
-    assert set(p.y_source) == set(p.classes)
-    assert p.source_marginal.sum() == pytest.approx(1)
-    assert p.target_marginal.sum() == pytest.approx(1)
-    assert p.target_marginal[-1] == np.mean(p.y_target == -1)
 
 
 def test_source_fraction_is_respected():

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         mixture,
         pu,
         shift,
+        testing,
         theory,
     )
     from osls.adapting import adapt
@@ -37,6 +38,7 @@ __all__ = [
     "mixture",
     "pu",
     "shift",
+    "testing",
     "theory",
 ]
 

@@ -47,7 +47,10 @@ def demo(
     """PULSE on handwritten digits, two of which nobody labelled."""
     from osls.report.demo import run_demo
 
-    run_demo(out, seed)
+    try:
+        run_demo(out, seed)
+    except OSError as error:
+        raise _fail(str(error)) from None
 
 
 @app.command()

@@ -294,11 +294,14 @@ class Monitor:
                 n_bootstrap=state["n_bootstrap"],
                 seed=state["seed"],
             )
-            monitor.weight = np.array(state["weight"], dtype=float)
-            monitor.reference = _reference(state["reference"])
+            _check_whole(state["seed"], 0, "seed")
+            monitor.weight = _weights(state["weight"], len(monitor.classes))
+            monitor.reference = _reference(state["reference"], len(monitor.classes))
             monitor.batches = [_batch(record, len(monitor.classes)) for record in state["batches"]]
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"the state is incomplete ({type(error).__name__}: {error}).") from error
+        if monitor.reference is None and monitor.against == "fit":
+            raise ValueError("the state is incomplete (it has no reference).")
         return monitor
 
     def continues(self, other: Monitor) -> bool:
@@ -333,37 +336,59 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and np.isnan(value) else value
 
 
-def _numbers(values: Sequence[Any]) -> Floats:
-    return np.array(values, dtype=float)
+def _shares(values: Any, n_classes: int, what: str, width: int | None = None) -> Floats:
+    """Return one number in [0, 1], or ``width`` of them, a class; null is nan."""
+    shares = np.array(values, dtype=float)
+    if shares.shape != ((n_classes,) if width is None else (n_classes, width)):
+        raise ValueError(f"{what} of the state does not hold a number for each of {n_classes} classes.")
+    if ((shares < -1e-9) | (shares > 1 + 1e-9)).any():
+        raise ValueError(f"{what} of the state has numbers that are no shares: they lie in [0, 1].")
+    return shares
 
 
-def _reference(record: Mapping[str, Any] | None) -> Reference | None:
+def _weights(values: Any, n_classes: int) -> Floats:
+    weights = np.array(values, dtype=float)
+    if weights.shape != (n_classes,) or not ((weights >= 0) & (weights < 1e9)).all():
+        raise ValueError(f"weight of the state must be numbers, at least 0, for {n_classes} classes.")
+    return weights
+
+
+def _check_whole(value: Any, least: int, what: str) -> None:
+    if not isinstance(value, int) or value < least:
+        raise ValueError(f"{what} of the state must be a whole number, at least {least}; it is {value!r}.")
+
+
+def _reference(record: Mapping[str, Any] | None, n_classes: int) -> Reference | None:
     if record is None:
         return None
+    if record["rows"] is not None:
+        _check_whole(record["rows"], 1, "the reference's rows")
+    interval = record["interval"]
     return Reference(
-        _numbers(record["share"]),
-        None if record["interval"] is None else _numbers(record["interval"]),
+        _shares(record["share"], n_classes, "the reference's share"),
+        None if interval is None else _shares(interval, n_classes, "the reference's interval", 2),
         Moments(
-            _numbers(record["mean_proba"]),
-            _numbers(record["mean_square"]),
+            _shares(record["mean_proba"], n_classes, "the reference's mean_proba"),
+            _shares(record["mean_square"], n_classes, "the reference's mean_square"),
             np.inf if record["rows"] is None else float(record["rows"]),
         ),
     )
 
 
 def _batch(record: Mapping[str, Any], n_classes: int) -> BatchReport:
-    share, interval = _numbers(record["share"]), _numbers(record["interval"])
-    mean, square = _numbers(record["mean_proba"]), _numbers(record["mean_square"])
-    shapes = {share.shape, interval.shape[:1], mean.shape, square.shape}
-    if shapes != {(n_classes,)} or interval.shape != (n_classes, 2):
-        raise ValueError(f"batch {record['name']!r} of the state does not have {n_classes} classes.")
+    what = f"batch {record['name']!r}"
+    _check_whole(record["rows"], 1, f"the rows of {what}")
+    share, mean, square = (
+        _shares(record[key], n_classes, what) for key in ("share", "mean_proba", "mean_square")
+    )
+    interval = _shares(record["interval"], n_classes, what, 2)
     return BatchReport(
-        record["name"],
+        str(record["name"]),
         record["rows"],
         tuple(share.tolist()),
         tuple((low, high) for low, high in interval.tolist()),
         tuple(mean.tolist()),
         tuple(square.tolist()),
         tuple(Alarm(**alarm) for alarm in record["alarms"]),
-        record["origin"],
+        dict(record["origin"]),
     )

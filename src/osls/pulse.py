@@ -20,7 +20,7 @@ from osls.pu import cvir
 from osls.pu.objectives import find_objective, train_objective
 from osls.shift.calibration import fit_temperature, scale
 from osls.shift.held_out import HeldOutScores
-from osls.shift.joint import joint_marginal
+from osls.shift.joint import joint_marginal, joint_range
 from osls.shift.separability import separability_marginal
 from osls.theory import bbe_interval
 from osls.training.history import Advance, no_progress, progress_bar
@@ -70,9 +70,8 @@ class PULSE(OpenSetAdapter):
     callback : callable, optional
         Called after each epoch of the paper's recipe with its number and the target's probabilities at that
         time. Whoever has the target's labels can follow the accuracy; PULSE never sees them.
-    novel_level : float, default=0.01
-        The novel share is reported as zero unless "nothing is new" is rejected at this level. The p-value
-        takes the estimated label shift for known and is a little too small, hence not 0.05.
+    novel_level : float, default=0.05
+        The novel share is reported as zero unless "nothing is new" is rejected at this level.
     level : float, default=0.95
         Level of the intervals.
     n_bootstrap : int, default=100
@@ -103,6 +102,10 @@ class PULSE(OpenSetAdapter):
     novel_bound_ : tuple of two floats
         Finite-sample bound for the novel share (:func:`osls.theory.bbe_interval`; conservative: it holds for
         any sample size, given the label shift weights).
+    marginal_bound_ : array of shape (k + 1, 2)
+        Finite-sample bounds that hold for all shares at once (:func:`osls.shift.joint.joint_range`;
+        conservative). Where the known classes' bins contradict each other only upper ends for the known
+        classes remain (cross-fit recipe with shift="joint").
     novelty_pvalue_ : float
         p-value of "there is nothing new in the target" (cross-fit recipe).
     detectable_share_ : float
@@ -137,6 +140,7 @@ class PULSE(OpenSetAdapter):
     """
 
     novel_bound_: tuple[float, float]
+    marginal_bound_: Floats
     novelty_pvalue_: float
     detectable_share_: float
     diagnostics_: Diagnostics
@@ -154,7 +158,7 @@ class PULSE(OpenSetAdapter):
         rounds: int = 3,
         max_steps: int | None = None,
         callback: Callback | None = None,
-        novel_level: float = 0.01,
+        novel_level: float = 0.05,
         level: float = 0.95,
         n_bootstrap: int = 100,
         novel_label: Any = None,
@@ -369,6 +373,10 @@ class PULSE(OpenSetAdapter):
         source, target = scores.domain(marginal)
         known = bbe_interval(source, target, 1 - self.level, positive_weight=scores.weights(marginal))
         self.novel_bound_ = (1 - known.high, 1 - known.low)
+        if scores.domain_source.ndim == 2:
+            self.marginal_bound_ = joint_range(
+                scores.domain_source, scores.y, scores.domain_target, level=self.level
+            )
         mix = np.append((1 - novel_share) * marginal, novel_share)
         changed = [entry["changed"] for entry in self.history_ if "changed" in entry]
         self.diagnostics_ = diagnose(
@@ -381,7 +389,7 @@ class PULSE(OpenSetAdapter):
 
     def _novel_share(self, source: Floats, target: Floats, weight: Floats) -> float:
         share = 1 - self._mixture().fit(source, target, weight).alpha_
-        test = novelty_test(source, target, weight, level=self.novel_level)
+        test = novelty_test(source, target, weight, cross_fitted=True, level=self.novel_level)
         self.novelty_pvalue_, self.detectable_share_ = test.pvalue, test.detectable_share
         self.history_.append({"step": "novel share", "estimate": share, "p_value": self.novelty_pvalue_})
         return share if self.novelty_pvalue_ <= self.novel_level else 0.0

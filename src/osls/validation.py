@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -31,22 +34,26 @@ def check_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool) -> Any:
     """Validate X (and y) with scikit-learn's rules; float32 whatever the input's precision."""
     X = _to_array(X)
     if not reset:
-        return validate_data(estimator, X, reset=False, **_array_options(X))
+        with _naming("X"):
+            return validate_data(estimator, X, reset=False, **_array_options(X))
     y = _to_array(y)
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: "
             "pass the labels of the source rows."
         )
-    X, y = validate_data(estimator, X, y, reset=True, **_array_options(X))
-    check_classification_targets(y)
+    with _naming("X"):
+        X, y = validate_data(estimator, X, y, reset=True, **_array_options(X))
+    with _naming("y"):
+        check_classification_targets(y)
     return X, column_or_1d(y)
 
 
 def check_target(X_target: Any, X: Any) -> Any:
     """Validate the unlabelled target rows against the source rows."""
     X_target = _to_array(X_target)
-    X_target = check_array(X_target, input_name="X_target", **_array_options(X_target))
+    with _naming("X_target"):
+        X_target = check_array(X_target, input_name="X_target", **_array_options(X_target))
     if X_target.shape[1:] != X.shape[1:]:
         raise ValueError(
             f"X_target has {_columns(X_target)} but X has {_columns(X)}; "
@@ -62,6 +69,17 @@ def check_target(X_target: Any, X: Any) -> Any:
     elif sparse.issparse(X_target) and not sparse.issparse(X):
         X_target = X_target.toarray()
     return X_target
+
+
+@contextmanager
+def _naming(argument: str) -> Iterator[None]:
+    """Put the argument's name before those of scikit-learn's messages that have none."""
+    try:
+        yield
+    except ValueError as error:
+        if re.search(rf"\b{argument}\b", str(error)):
+            raise
+        raise ValueError(f"{argument}: {error}") from error
 
 
 def _columns(X: AnyArray) -> str:

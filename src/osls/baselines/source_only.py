@@ -9,6 +9,7 @@ import numpy as np
 from osls._typing import AnyArray, Floats
 from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.training.learners import FoldModels
+from osls.training.predictors import Constant
 from osls.training.sampling import assign_folds
 from osls.training.select import LearnerSpec, as_fitted, choose_learner
 from osls.validation import check_folds
@@ -69,6 +70,8 @@ class SourceOnly(OpenSetAdapter):
 
     def _train(self, task: Task) -> FoldModels:
         n_folds = check_folds(task.y, task.classes, self.n_folds, len(task.y))
+        if task.k == 1:  # nothing to tell apart, which some classifiers refuse to learn
+            return FoldModels(np.ones((len(task.y), 1)), Constant((1.0,)))
         learner = as_fitted(self.source_classifier, task.X, task.classes) or choose_learner(
             self.source_classifier,
             task.X,

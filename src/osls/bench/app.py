@@ -50,7 +50,7 @@ def quick(
         status = run_quick(
             data.split(","), methods.split(","), draws=draws, seed=seed, novel=novel, jobs=jobs, out=out
         )
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         raise _fail(error) from None
     raise typer.Exit(status)
 
@@ -83,7 +83,7 @@ def run(
         status = run_file(
             study, out=out, jobs=jobs, scheduler=scheduler, retry_failed=retry_failed, dry_run=dry_run
         )
-    except (ValueError, FileNotFoundError, ImportError) as error:
+    except (ValueError, OSError, ImportError) as error:
         raise _fail(error) from None
     raise typer.Exit(status)
 
@@ -102,7 +102,7 @@ def table(
     try:
         groups = [group for result in read_results(results) for group in summarise(result.rows)]
         typer.echo(format_table(groups, format, [m for m in metrics.split(",") if m]), nl=False)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         raise _fail(error) from None
 
 
@@ -119,7 +119,7 @@ def page(
 
     try:
         write_atomically(out, bench_page(read_results(results), title=title))
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         raise _fail(error) from None
     typer.echo(f"Wrote {out}")
 

@@ -33,13 +33,20 @@ def read_yaml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise FileNotFoundError(f"{path}: cannot be read ({error.strerror}).") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is not in UTF-8; save it as UTF-8 and try again.") from None
     try:
-        content = yaml.load(text, Loader=_Loader)
+        content = yaml.load(text, Loader=_Loader)  # nosec B506  # a subclass of SafeLoader, see above
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f", line {mark.line + 1}"
         reason = getattr(error, "problem", None) or "is not YAML"
         raise ValueError(f"{path}{line}: {reason}.") from None
+    except RecursionError:
+        raise ValueError(f"{path}: is nested too deeply; a study has a few levels.") from None
+    except Exception as error:
+        # PyYAML lets through what int, datetime and its own regular expressions raise on half a value.
+        raise ValueError(f"{path}: a value in it cannot be read ({type(error).__name__}: {error}).") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path}: a study is a mapping of keys to values.")
     return content

@@ -102,7 +102,7 @@ def _fetch(remote: RemoteFile, file: IO[bytes], progress: bool | None) -> None:
     have = file.tell()
     request = urllib.request.Request(remote.url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
-        response = urllib.request.urlopen(request, timeout=_TIMEOUT)
+        response = urllib.request.urlopen(request, timeout=_TIMEOUT)  # nosec B310  # download lets only http(s) pass
     except urllib.error.HTTPError as error:
         if error.code == 416 and have:  # nothing after these bytes: the checksum decides
             return
@@ -116,7 +116,7 @@ def _fetch(remote: RemoteFile, file: IO[bytes], progress: bool | None) -> None:
         if total is not None and total > remote.max_bytes:
             raise OSError(f"the server announces {total} bytes, more than the {remote.max_bytes} expected")
         with _progress_bar(remote.name, total, have, progress) as advance:
-            for block in iter(lambda: response.read(_BLOCK), b""):
+            for block in iter(lambda: response.read1(_BLOCK), b""):
                 have += len(block)
                 if have > remote.max_bytes:
                     raise OSError(f"the server sends more than the {remote.max_bytes} bytes expected")

@@ -21,6 +21,8 @@ __all__ = ["read_h5ad", "read_npz"]
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 # An archive that unpacks to this many bytes, and to this many times its own size, is no data set.
 _BOMB_BYTES, _BOMB_RATIO = 1 << 28, 200
+# A sparse matrix may claim any width for free; a table needs a name for each column.
+_MOST_COLUMNS = 10_000_000
 
 
 def read_npz(path: Path) -> MemoryRows:
@@ -92,6 +94,11 @@ def _matrix(path: Path, arrays: dict[str, AnyArray]) -> tuple[Any, list[str]]:
                 f"{path}: the parts of the sparse matrix do not fit ({shorten(error, 60)}); "
                 "write it again with scipy.sparse.save_npz."
             ) from None
+        if X.shape[1] > _MOST_COLUMNS:
+            raise InputError(
+                f"{path}: the sparse matrix says that it has {X.shape[1]:,} columns, more than the "
+                f"{_MOST_COLUMNS:,} that can be named; correct its shape, or select columns first."
+            )
         return X, []
     raise InputError(
         f"{path}: there is no array X (there are: {', '.join(arrays) or 'none'}); "

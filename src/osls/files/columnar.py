@@ -24,8 +24,8 @@ class ParquetRows(RowFile):
         self._path = path
         with _readable(path, "Parquet"), pq.ParquetFile(path) as file:
             self._n_rows = file.metadata.num_rows
-            schema = file.schema_arrow
-        super().__init__(str(path), schema.names)
+            names = file.schema_arrow.names
+        super().__init__(str(path), names)
         _check_rows(self)
 
     def count(self) -> int:
@@ -46,7 +46,8 @@ class ArrowRows(RowFile):
         self._path = path
         with _readable(path, "Arrow"):
             self._table = _read_arrow(path)
-        super().__init__(str(path), self._table.schema.names)
+            names = self._table.schema.names
+        super().__init__(str(path), names)
         _check_rows(self)
 
     def count(self) -> int:
@@ -87,7 +88,7 @@ def _check_rows(rows: RowFile) -> None:
 def _readable(path: Path, what: str) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: damaged names of columns
         raise InputError(
             f"{path}: cannot be read as {what} ({shorten(error, 80)}); "
             "the file may be cut short or have the wrong extension, so write it again."

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,9 @@ __all__ = ["check_destination", "staged_file", "staged_folder"]
 
 # A folder with this file in it is a run of ours and may be replaced if asked for.
 _MARK = "mix.json"
+_ABANDONED_SECONDS = 86_400
+# What mkdtemp makes of a prefix.
+_DRAFT = re.compile(r"\.(old\.)?[a-z0-9_]{8}")
 
 
 def check_destination(out: Path, *, overwrite: bool) -> None:
@@ -53,6 +58,19 @@ def staged_folder(out: Path) -> Iterator[Path]:
         for folder in made:
             folder.rmdir()
         raise
+    _sweep(out)
+
+
+def _sweep(out: Path) -> None:
+    """Delete what processes that were killed at least a day ago left beside a run that is whole."""
+    for path in out.parent.iterdir():
+        if _DRAFT.fullmatch(path.name.removeprefix(f".{out.name}")) and path.is_dir():
+            try:
+                abandoned = time.time() - path.stat().st_mtime > _ABANDONED_SECONDS
+            except FileNotFoundError:
+                continue
+            if abandoned:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _make_parents(folder: Path) -> list[Path]:

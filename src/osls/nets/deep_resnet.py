@@ -6,7 +6,6 @@ pre-trained weights can be loaded as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 __all__ = ["ResNetFeatures", "load_weights"]
 
 Stem = Literal["small", "large"]
-Block = Callable[[int, int, int], nn.Module]
 
 
 def _shortcut(n_in: int, n_out: int, stride: int) -> nn.Module:

@@ -48,7 +48,8 @@ def telling_words(groups: Sequence[Iterable[str]], background: Iterable[str]) ->
     """
     texts = [[_cleaned(t) for t in group] for group in (*groups, background)]
     sizes = np.array([max(1, len(part)) for part in texts])
-    vectorizer = CountVectorizer(binary=True, token_pattern=r"[^\W\d_]{3,}", stop_words=_STOP)
+    words = r"[^\W\d_]{3,}"
+    vectorizer = CountVectorizer(binary=True, token_pattern=words, stop_words=_STOP)
     try:
         counts = vectorizer.fit_transform([t for part in texts for t in part])
     except ValueError:  # no text has a single usable word

@@ -9,13 +9,16 @@ not counted twice. The paper names this step, a direct estimate of the joint mar
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.optimize import nnls
 
 from osls._typing import Floats, Ints
 from osls.mixture.bbe import bbe_by_class
+from osls.shift.programme import MixRange, mix_range
 
-__all__ = ["domain_score", "joint_marginal", "solve_bins"]
+__all__ = ["domain_score", "joint_marginal", "joint_range", "solve_bins"]
 
 _TINY = 1e-6
 
@@ -36,19 +39,79 @@ def joint_marginal(
     delta, gamma : float
         As in BBE.
     """
+    bins = _best_bins(scores_source, y_source, scores_target, delta, gamma)
+    mix = solve_bins(bins.class_counts, bins.class_sizes, bins.target_counts, len(scores_target), bins.alpha)
+    return mix if mix.sum() > 0 else bins.alpha
+
+
+def joint_range(
+    scores_source: Floats,
+    y_source: Ints,
+    scores_target: Floats,
+    *,
+    level: float = 0.95,
+    delta: float = 0.1,
+    gamma: float = 0.01,
+) -> Floats:
+    r"""Bounds for all shares, the novel one last, that hold at once with probability ``level``.
+
+    The programme of :mod:`osls.shift.programme` over the same bins, its slack the Dvoretzky-Kiefer-Wolfowitz
+    bands of the k + 1 samples along the k columns: :math:`\epsilon = \sqrt{\log(2k(k+1)/(1-level)) / 2n}`
+    holds for every threshold, so the bins may be chosen on the same rows. That the bins hold nothing novel is
+    assumed (strong positivity); if no mix fills them all, that was wrong, and what is left is the range
+    without it: upper ends for the known classes, a lower end for the novel share.
+
+    Parameters
+    ----------
+    scores_source, y_source, scores_target, delta, gamma
+        As in :func:`joint_marginal`.
+    level : float, default=0.95
+        Probability that all bounds hold.
+
+    Returns
+    -------
+    array of shape (k + 1, 2)
+    """
+    bins = _best_bins(scores_source, y_source, scores_target, delta, gamma)
+    k, m = len(bins.class_sizes), len(scores_target)
+    log = np.log(2 * k * (k + 1) / (1 - level))
+    shares, target = bins.class_counts / bins.class_sizes, bins.target_counts / m
+    class_slack = np.broadcast_to(np.sqrt(log / (2 * bins.class_sizes)), shares.shape)
+    slack = np.full(k, np.sqrt(log / (2 * m)))
+    try:
+        found = mix_range(shares, target, slack, class_slack, pure=np.ones(k, dtype=bool))
+    except ValueError:
+        found = mix_range(shares, target, slack, class_slack)
+    return _rows(found)
+
+
+class _Bins(NamedTuple):
+    """The best bin of every class, and how many rows of each class and of the target it holds."""
+
+    alpha: Floats
+    class_counts: Ints
+    class_sizes: Ints
+    target_counts: Ints
+
+
+def _best_bins(
+    scores_source: Floats, y_source: Ints, scores_target: Floats, delta: float, gamma: float
+) -> _Bins:
     k = scores_source.shape[1] - 1
     ratio_source, ratio_target = _class_to_target(scores_source), _class_to_target(scores_target)
     bins = bbe_by_class(ratio_source, y_source, ratio_target, delta=delta, gamma=gamma)
     inside = ratio_source >= bins.threshold
     class_counts = np.stack([inside[y_source == j].sum(axis=0) for j in range(k)], axis=1)
     target_counts = (ratio_target >= bins.threshold).sum(axis=0)
-    sizes = np.bincount(y_source, minlength=k)
-    mix = solve_bins(class_counts, sizes, target_counts, len(ratio_target), start=bins.alpha)
-    return mix if mix.sum() > 0 else bins.alpha
+    return _Bins(bins.alpha, class_counts, np.bincount(y_source, minlength=k), target_counts)
+
+
+def _rows(found: MixRange) -> Floats:
+    return np.clip(np.vstack([found.classes, found.novel]), 0.0, 1.0)
 
 
 def solve_bins(
-    class_counts: Ints, class_sizes: Ints, target_counts: Ints, target_size: int, *, start: Floats
+    class_counts: Ints, class_sizes: Ints, target_counts: Ints, target_size: int, start: Floats
 ) -> Floats:
     r"""Non-negative mix that explains the target's mass in every bin, up to sampling error.
 

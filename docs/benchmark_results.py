@@ -1,0 +1,135 @@
+"""The page of benchmark results, made of whatever lies in benchmarks/results when it is built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+__all__ = ["results_page"]
+
+# Titles, and how to make them, of results that are not of a study.
+_KNOWN = {
+    "arrays": (
+        "Random problems on six tables",
+        "`osls bench --data digits --methods pulse,pulse-paper,source-only,oracle --draws 20`, and the same "
+        "with 5 draws of letter, penbased, satimage, drybean and mnist. PULSE's rows are of an earlier, "
+        "slower training schedule.",
+    ),
+    "coverage": (
+        "Do the intervals hold the truth?",
+        "`python benchmarks/coverage.py --draws 200`. Gaussian classes. `covered`: the share of draws whose "
+        "95 % interval holds the true novel share, `bound_covered` the same for the finite-sample bound, "
+        '`rejected` how often "nothing is new" was rejected.',
+    ),
+    "violations": ("What the verdict says of violated assumptions", "`python benchmarks/violations.py`."),
+    "theorem1_rate": ("The rate of theorem 1", "`python benchmarks/theorem1_rate.py --draws 40`."),
+    "theorem2": ("Theorem 2: CVIR finds the separating direction", "`python benchmarks/theorem2.py`."),
+    "gaussian_toy": ("The paper's overparameterised toy", "`python benchmarks/gaussian_toy.py`."),
+    "streaming": ("Estimates from a stream of scores", "`python benchmarks/streaming.py`."),
+    "dask_scoring": ("Scoring on Dask, with a worker killed", "`python benchmarks/dask_scoring.py`."),
+    "toolbox": ("Which parts should PULSE use?", "`python benchmarks/toolbox.py --draws 5 --rows 3000`."),
+}
+_FIRST = ("arrays", "tables", "newsgroups", "toolbox", "coverage", "violations")
+_METRICS = ("acc_all", "acc_seen", "acc_novel", "mpe_seen", "mpe_novel", "seconds")
+_MOST_ROWS = 60
+
+
+def results_page(folder: Path) -> str:
+    """Describe every result in a folder: studies as tables, figures as pictures, the rest folded."""
+    names = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix in (".json", ".jsonl")}
+    ordered = [name for name in _FIRST if name in names] + sorted(names - set(_FIRST))
+    return "\n\n".join(_section(folder, name) for name in ordered)
+
+
+def _section(folder: Path, name: str) -> str:
+    title, how = _KNOWN.get(name, (name, ""))
+    parts = []
+    for path in (folder / name, folder / f"{name}.jsonl"):
+        if _is_study(path):
+            try:
+                words, tables = _study(path)
+            except (ValueError, KeyError, OSError) as error:
+                # A study that is under way has no finished run yet, or half a line.
+                words, tables = {}, f"Nothing to show yet: {error}"
+            title, how = words.get("title") or title, words.get("how") or how
+            parts.append(tables)
+    if (folder / f"{name}.svg").exists():
+        parts.append(f"![{title}](results/{name}.svg){{ .picture .on-paper }}")
+    if (folder / f"{name}.json").exists():
+        parts.append(_figures(json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))))
+    return "\n\n".join([f"## {title}", f"Reproduce: {how}" if how else "", *parts])
+
+
+def _is_study(path: Path) -> bool:
+    """Whether these are rows of `osls bench`; other scripts keep rows of their own."""
+    if path.suffix != ".jsonl":
+        return path.is_dir()
+    if not path.exists():
+        return False
+    with path.open(encoding="utf-8") as lines:
+        return '"method"' in lines.readline()
+
+
+def _study(path: Path) -> tuple[dict[str, str], str]:
+    """Return title and command of a study, and its tables as `osls bench table` prints them."""
+    import yaml
+
+    from osls.bench.results import read_results
+    from osls.bench.summary import summarise
+    from osls.bench.table import format_table
+
+    words: dict[str, str] = {}
+    tables = []
+    for result in read_results([path]):
+        if result.study is not None:
+            study = yaml.safe_load(result.study)
+            command = f"`osls bench run benchmarks/studies/{study['name']}.yml`."
+            words = {"title": study.get("title", ""), "how": f"{command} {study.get('about', '')}"}
+        table = format_table(summarise(result.rows), "markdown", _METRICS)
+        # A mean stays on one line with its deviation; the worst draw may go below.
+        tables.append(table.replace(" ± ", "\u00a0±\u00a0"))
+    return words, "\n\n".join(tables)
+
+
+def _figures(data: Any) -> str:
+    """Rows become a table, cells of means become one too; anything else is shown folded as it is."""
+    if isinstance(data, list) and data and len(data) <= _MOST_ROWS:
+        columns = list(dict.fromkeys(key for row in data for key in row)) if _is_flat(data) else []
+        if columns:
+            return _table(columns, [[_words(row.get(column)) for column in columns] for row in data])
+    if isinstance(data, dict) and data and all(_has_means(cell) for cell in data.values()):
+        metrics = list(next(iter(data.values())))
+        rows = [[name, *(_mean(cell.get(metric)) for metric in metrics)] for name, cell in data.items()]
+        return _table(["mean (worst draw)", *metrics], rows)
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    shown = "\n".join(f"    {line}" for line in ["```json", *text.splitlines(), "```"])
+    return f'??? note "All figures"\n\n{shown}'
+
+
+def _is_flat(rows: list[Any]) -> bool:
+    return all(isinstance(row, dict) for row in rows) and not any(
+        isinstance(value, dict | list) for row in rows for value in row.values()
+    )
+
+
+def _has_means(cell: Any) -> bool:
+    return isinstance(cell, dict) and all(isinstance(v, dict) and "mean" in v for v in cell.values())
+
+
+def _mean(figures: Any) -> str:
+    if not figures:
+        return ""
+    worst = f" ({_words(figures['worst'])})" if "worst" in figures else ""
+    return _words(figures["mean"]) + worst
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---:"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)

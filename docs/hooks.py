@@ -1,0 +1,67 @@
+"""What MkDocs calls while it builds: formulas, gallery, results, commands, changelog."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import gallery
+from benchmark_results import results_page
+from commands import command_reference
+from formulas import draw_formulas
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+
+
+def on_config(config: Any) -> Any:
+    """Put the examples, and what the project may or may not have, into the navigation."""
+    sections = {title: entries for entry in config.nav for title, entries in entry.items()}
+    sections["Gallery"][1:] = [{e.title: f"gallery/{e.name}.md"} for e in gallery.examples()]
+    if (ROOT / "SECURITY.md").exists():
+        sections["Project"].append({"Security": "security.md"})
+    # `mkdocs serve` looks here for changes.
+    config.watch.extend(str(ROOT / name) for name in ("src", "examples/gallery", "CHANGELOG.md"))
+    return config
+
+
+def on_files(files: Files, *, config: Any) -> Files:
+    """Add the pages that are made of other files."""
+
+    def add(address: str, content: str) -> None:
+        files.append(File.generated(config, address, content=content))
+
+    shown = [(example, gallery.run(example)) for example in gallery.examples()]
+    add("gallery/index.md", gallery.index_page(shown))
+    for example, output in shown:
+        add(f"gallery/{example.name}.md", gallery.page(example, output))
+        for number, svg in enumerate(svg for cell in output.pictures for svg in cell):
+            for theme, coloured in gallery.coloured(svg).items():
+                add(f"gallery/{example.name}-{number}-{theme}.svg", coloured)
+    add("changelog.md", _page_of("CHANGELOG.md"))
+    if (ROOT / "SECURITY.md").exists():
+        add("security.md", _page_of("SECURITY.md"))
+    for path in (ROOT / "benchmarks" / "results").glob("*.svg"):
+        add(f"results/{path.name}", path.read_text(encoding="utf-8"))
+    return files
+
+
+def _page_of(name: str) -> str:
+    """Return a file of the root as a page; what it links to beside it is not on this site."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return re.sub(r"\[([^\]]+)\]\((?!https?://|#|mailto:)[^)]+\)", r"\1", text)
+
+
+def on_page_markdown(markdown: str, *, page: Any, **kwargs: Any) -> str:
+    """Fill in what is made of the project itself."""
+    if "<!-- commands -->" in markdown:
+        markdown = markdown.replace("<!-- commands -->", command_reference())
+    if "<!-- results -->" in markdown:
+        markdown = markdown.replace("<!-- results -->", results_page(ROOT / "benchmarks" / "results"))
+    return markdown
+
+
+def on_page_content(html: str, **kwargs: Any) -> str:
+    """Draw the formulas."""
+    return draw_formulas(html)

@@ -1,0 +1,184 @@
+"""The documentation fits the package: pages and links exist, Python compiles, commands have their options."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS))
+
+import gallery  # noqa: E402
+from benchmark_results import results_page  # noqa: E402
+from commands import walk  # noqa: E402
+
+# Made when the documentation is built, of files that are checked here instead.
+GENERATED = {"gallery/index.md", "changelog.md", "security.md"} | {
+    f"gallery/{example.name}.md" for example in gallery.examples()
+}
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_COMMANDS = dict(walk())
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def python_blocks(page: Path) -> list[str]:
+    return [code for language, code in _FENCE.findall(page.read_text()) if language == "python"]
+
+
+def osls_commands(page: Path) -> list[str]:
+    blocks = [code for language, code in _FENCE.findall(page.read_text()) if language == "sh"]
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.split(" #")[0] for line in lines if line.startswith("osls ")]
+
+
+def nav_pages(entries) -> list[str]:
+    if isinstance(entries, str):
+        return [entries]
+    if isinstance(entries, dict):
+        return [page for entry in entries.values() for page in nav_pages(entry)]
+    return [page for entry in entries for page in nav_pages(entry)]
+
+
+def test_every_page_is_in_the_navigation_and_exists():
+    config = (ROOT / "mkdocs.yml").read_text()
+    listed = set(nav_pages(yaml.safe_load(config)["nav"]))
+    here = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert listed - GENERATED == here
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_between_files_resolve(page):
+    text = _FENCE.sub("", page.read_text())
+    for link in _LINK.findall(text):
+        if link.startswith(("https://", "#")):
+            continue
+        target = (page.parent / link.split("#")[0]).resolve()
+        made = target.is_relative_to(DOCS) and str(target.relative_to(DOCS)) in GENERATED
+        assert made or target.exists(), f"{page}: {link}"
+
+
+def test_pages_use_nothing_from_elsewhere():
+    for path in [*DOCS.rglob("*.md"), *DOCS.rglob("*.css"), ROOT / "mkdocs.yml"]:
+        assert not re.search(r"(src=|url\(|!\[[^\]]*\]\()[\"']?https?://", path.read_text()), path
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=name_of)
+def test_python_compiles_and_its_names_exist(page):
+    for code in python_blocks(page):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "osls":
+                module = importlib.import_module(node.module)
+                for alias in node.names:
+                    assert hasattr(module, alias.name), f"{page}: {node.module}.{alias.name}"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if osls_commands(p)], ids=name_of)
+def test_commands_and_their_options_exist(page):
+    for line in osls_commands(page):
+        words = shlex.split(line)
+        name = next(n for n in (" ".join(words[:3]), " ".join(words[:2])) if n in _COMMANDS)
+        known = {option for parameter in _COMMANDS[name].params for option in parameter.opts}
+        given = {word.split("=")[0] for word in words if word.startswith("--")}
+        assert given <= known, f"{page}: {line}"
+
+
+def test_every_public_module_has_its_reference():
+    import osls
+
+    described = re.findall(r"^::: (\S+)", "".join(p.read_text() for p in DOCS.glob("api/*.md")), re.MULTILINE)
+    modules = {f"osls.{name}" for name in osls.__all__ if name.islower() and not name.startswith("_")}
+    modules -= {"osls.adapt", "osls.load"}
+    assert modules <= set(described)
+
+
+def test_names_in_the_text_exist():
+    """A name such as `osls.mixture.BBE` in the text is one that can be imported."""
+    text = "".join(_FENCE.sub("", page.read_text()) for page in PAGES)
+    for dotted in set(re.findall(r"`(osls(?:\.\w+)+)`", text)):
+        found = importlib.import_module("osls")
+        for i, part in enumerate(dotted.split(".")[1:], 2):
+            if not hasattr(found, part):
+                importlib.import_module(".".join(dotted.split(".")[:i]))
+            found = getattr(found, part)
+
+
+@pytest.mark.parametrize("example", gallery.examples(), ids=lambda example: example.name)
+def test_gallery_scripts_are_in_shape(example):
+    assert example.lead, "says what it shows"
+    code = "\n".join(code for _, code in example.cells)
+    ast.parse(code)
+    assert "plt.show()" in code
+
+
+def test_gallery_runs_a_script(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="comes with the extra docs")
+    monkeypatch.setattr(gallery, "CACHE", tmp_path)
+    script = tmp_path / "plot_line.py"
+    script.write_text('"""A line.\n\nUp it goes.\n"""\n\nword = "hello"\n\n# %%\n# Text.\nprint(word)\n')
+    example = gallery.read(script)
+    assert (example.title, example.lead) == ("A line", "Up it goes.")
+    shown = gallery.run(example)
+    assert shown.printed == ("", "hello\n")
+    page = gallery.page(example, shown)
+    assert "# A line" in page
+    assert "```text\nhello" in page
+
+
+def test_results_page_shows_whatever_is_there(tmp_path):
+    lines = (ROOT / "benchmarks/results/arrays.jsonl").read_text().splitlines()[:6]
+    (tmp_path / "arrays.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "under-way" / "runs").mkdir(parents=True)
+    (tmp_path / "coverage.json").write_text('[{"share": 0.25, "covered": 0.951234}]')
+    (tmp_path / "toolbox.json").write_text('{"shift: joint": {"acc_all": {"mean": 0.9, "worst": 0.8}}}')
+    (tmp_path / "toolbox.jsonl").write_text('{"table": "shift"}\n')
+    (tmp_path / "other.json").write_text('{"a": [1, {"b": 2}]}')
+    page = results_page(tmp_path)
+    assert page.index("## Random problems") < page.index("## Which parts") < page.index("## other")
+    assert "| 0.25 | 0.9512 |" in page
+    assert "| shift: joint | 0.9 (0.8) |" in page
+    assert "Nothing to show yet" in page
+    assert "±" in page or "| pulse" in page
+
+
+def test_docstrings_become_markdown():
+    pytest.importorskip("griffe", reason="comes with the extra docs")
+    from rst import to_markdown
+
+    assert to_markdown("See :class:`osls.PULSE` and :math:`q_p`.") == (
+        'See <autoref optional identifier="osls.PULSE">`PULSE`</autoref> and $q_p$.'
+    )
+    assert (
+        to_markdown("The *known* share, c* <= a * b, `x * y`")
+        == "The *known* share, c\\* <= a \\* b, `x * y`"
+    )
+    assert "$$ a \\le b $$" in to_markdown("So\n\n.. math:: a\n    \\le b\n\nholds.")
+
+
+def test_formulas_become_mathml():
+    pytest.importorskip("latex2mathml", reason="comes with the extra docs")
+    from formulas import draw_formulas
+
+    drawn = draw_formulas('<p><span class="arithmatex">\\(\\alpha &lt; 1\\)</span></p>')
+    assert drawn.startswith("<p><math")
+    assert "arithmatex" not in drawn
+    with pytest.raises(ValueError, match="cannot be drawn"):
+        draw_formulas(r'<div class="arithmatex">\[\nosuchcommand\]</div>')
+
+
+def test_pictures_are_small():
+    sizes = {path.name: path.stat().st_size for path in (DOCS / "assets").glob("*.svg")}
+    assert {"overview-light.svg", "overview-dark.svg"} <= set(sizes)
+    assert max(sizes.values()) < 60_000
