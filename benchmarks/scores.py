@@ -19,6 +19,8 @@ from osls.bench.problems import draw_problem
 from osls.datasets import OSLSProblem
 from osls.pu.cvir import Discriminator
 from osls.shift.held_out import HeldOutScores
+from osls.shift.joint import joint_range
+from osls.theory import bbe_interval
 from osls.training.predictors import Constant
 
 VIOLATIONS = ("clean", "none", "missing", "noise", "rotate", "overlap")
@@ -51,6 +53,59 @@ class ScoresOnly(PULSE):
     def _interval(self, scores: HeldOutScores, *rest: Any) -> Any:
         self.scores = scores
         return None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What PULSE concludes from scores: shares and intervals of k + 1 classes, and the p-value."""
+
+    mix: np.ndarray
+    interval: np.ndarray
+    bound: np.ndarray
+    novel_bound: tuple[float, float]
+    p_value: float
+
+
+def answer(scores: HeldOutScores, *, seed: int, replicates: int = 100) -> Answer:
+    """Go through steps 3 and 5 of PULSE from the scores on."""
+    model = PULSE(n_bootstrap=replicates, random_state=seed)
+    model.history_ = []
+    marginal = model._known_marginal(scores)
+    source, target = scores.domain(marginal)
+    share = model._novel_share(source, target, scores.weights(marginal))
+    interval = model._interval(scores, marginal, share, np.random.default_rng(seed))
+    known = bbe_interval(source, target, 0.05, positive_weight=scores.weights(marginal))
+    bound = joint_range(scores.domain_source, scores.y, scores.domain_target)
+    mix = np.append((1 - share) * marginal, share)
+    return Answer(mix, interval, bound, (1 - known.high, 1 - known.low), model.novelty_pvalue_)
+
+
+def judge_intervals(found: Answer, truth: np.ndarray) -> dict[str, float]:
+    """Whether each interval of a draw holds the truth, and how wide it is."""
+
+    def holds(interval: np.ndarray) -> np.ndarray:
+        return (interval[..., 0] <= truth + 1e-9) & (truth <= interval[..., 1] + 1e-9)
+
+    low, high = found.novel_bound
+    return {
+        "error": float(found.mix[-1] - truth[-1]),
+        "covered": float(holds(found.interval)[-1]),
+        "width": float(np.diff(found.interval[-1])[0]),
+        "classes_covered": float(holds(found.interval)[:-1].mean()),
+        "bound_covered": float(low - 1e-9 <= truth[-1] <= high + 1e-9),
+        "bound_width": high - low,
+        "all_bounds_covered": float(holds(found.bound).all()),
+        "rejected": float(found.p_value <= 0.05),
+    }
+
+
+def summarise(draws: list[dict[str, float]]) -> dict[str, float]:
+    """Means over the draws, and the worst error."""
+    row = {key: round(float(np.mean([draw[key] for draw in draws])), 4) for key in draws[0]}
+    errors = np.array([draw["error"] for draw in draws])
+    row["mean_abs_error"] = round(float(np.abs(errors).mean()), 4)
+    row["worst_error"] = round(float(errors[np.argmax(np.abs(errors))]), 4)
+    return row
 
 
 def held_out_scores(case: Case, cache: Path) -> tuple[HeldOutScores, np.ndarray]:

@@ -17,28 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from osls import PULSE
 from osls.inference import diagnose
-from scores import VIOLATIONS, Case, held_out_scores
+from scores import VIOLATIONS, Case, answer, held_out_scores
 
 RESULTS = Path(__file__).parent / "results" / "violations.json"
 
 
 def judge(case: Case, cache: Path) -> dict[str, Any]:
     scores, truth = held_out_scores(case, cache)
-    model = PULSE(random_state=case.draw)
-    model.history_ = []
-    marginal = model._known_marginal(scores)
-    share = model._novel_share(*scores.domain(marginal), scores.weights(marginal))
-    interval = model._interval(scores, marginal, share, np.random.default_rng(case.draw))
-    found = diagnose(scores, np.append((1 - share) * marginal, share), interval)
+    given = answer(scores, seed=case.draw)
+    found = diagnose(scores, given.mix, given.interval)
+    interval = given.interval[-1]
     return {
         "status": found.verdict.status,
         "failed": [check.name for check in found.checks if not check.passed],
-        "error": round(share - float(truth[-1]), 4),
-        "covered": bool(interval[-1, 0] <= truth[-1] <= interval[-1, 1]),
+        "error": round(float(given.mix[-1] - truth[-1]), 4),
+        "covered": bool(interval[0] <= truth[-1] <= interval[1]),
         "scarce": bool(truth[:-1].min() * len(scores.class_target) < 5),
-        "p_value": model.novelty_pvalue_,
+        "p_value": given.p_value,
     }
 
 

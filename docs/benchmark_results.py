@@ -16,12 +16,18 @@ _KNOWN = {
         "with 5 draws of letter, penbased, satimage, drybean and mnist. PULSE's rows are of an earlier, "
         "slower training schedule.",
     ),
-    "coverage": (
-        "Do the intervals hold the truth?",
-        "`python benchmarks/coverage.py --draws 200`. Gaussian classes. `covered`: the share of draws whose "
-        "95 % interval holds the true novel share, `bound_covered` the same for the finite-sample bound, "
-        '`rejected` how often "nothing is new" was rejected.',
+    "coverage_scores": (
+        "Do the intervals hold the truth? Gaussian classes",
+        "`python benchmarks/coverage.py scores`. `covered`: the share of draws whose 95 % interval holds the "
+        "true novel share, `bound_covered` the same for the finite-sample bound, `rejected` how often "
+        '"nothing is new" was rejected.',
     ),
+    "coverage_pulse": (
+        "The same through whole fits on small data",
+        "`python benchmarks/coverage.py pulse`, trees, 600 rows a side.",
+    ),
+    "coverage_real": ("The same on real data", "`python benchmarks/coverage.py real`, 2,500 rows in all."),
+    "novelty": ("The test of nothing new: false alarms and power", "`python benchmarks/novelty.py`."),
     "violations": ("What the verdict says of violated assumptions", "`python benchmarks/violations.py`."),
     "theorem1_rate": ("The rate of theorem 1", "`python benchmarks/theorem1_rate.py --draws 40`."),
     "theorem2": ("Theorem 2: CVIR finds the separating direction", "`python benchmarks/theorem2.py`."),
@@ -30,7 +36,17 @@ _KNOWN = {
     "dask_scoring": ("Scoring on Dask, with a worker killed", "`python benchmarks/dask_scoring.py`."),
     "toolbox": ("Which parts should PULSE use?", "`python benchmarks/toolbox.py --draws 5 --rows 3000`."),
 }
-_FIRST = ("arrays", "tables", "newsgroups", "toolbox", "coverage", "violations")
+_FIRST = (
+    "arrays",
+    "tables",
+    "newsgroups",
+    "toolbox",
+    "coverage_scores",
+    "coverage_pulse",
+    "coverage_real",
+    "novelty",
+    "violations",
+)
 _METRICS = ("acc_all", "acc_seen", "acc_novel", "mpe_seen", "mpe_novel", "seconds")
 _MOST_ROWS = 60
 

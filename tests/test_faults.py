@@ -374,6 +374,13 @@ class TestReadOnly:
         assert "Read-only" in result.output or "Permission" in result.output
 
 
+def test_the_demo_says_so_before_it_fits(tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    result = invoke("demo", "--out", tmp_path / "notes" / "demo.html")
+    assert result.exit_code == 2
+    assert "is no folder" in result.stderr
+
+
 def test_a_path_through_a_file(tables, tmp_path):
     """Left on disk: the file, as it was."""
     (tmp_path / "notes").write_text("mine")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from osls import PULSE
 from osls.datasets import simulate_osls
 from osls.inference import Check, Diagnostics, diagnose, novelty_test
 from osls.inference.diagnostics import known_probability
 from osls.shift.held_out import HeldOutScores
+from osls.shift.joint import joint_range
 
 
 def gaussian(rng, *, novel=True, rows=1600, shift=0.0, missing=False):
@@ -116,3 +118,102 @@ def test_diagnose_takes_scores_of_one_discriminator():
     shares, ratios = found.curves["top bin"]
     assert shares.shape == ratios.shape
     assert shares[-1] == pytest.approx(1)
+
+
+class TestOverlap:
+    """Scores of a domain model: source rows of class 1 lie where half of the novel rows lie."""
+
+    def scores(self, rejected: int) -> HeldOutScores:
+        y = np.repeat([0, 1], 100)
+        source = np.full(200, 0.9)
+        source[100 : 100 + rejected] = 0.1
+        target = np.concatenate([np.full(200, 0.9), np.full(200, 0.1)])
+        classes = np.where(y[:, None] == [0, 1], 0.9, 0.1)
+        return HeldOutScores(y, classes, np.full((400, 2), 0.5), source, target)
+
+    def test_a_class_that_is_partly_rejected_is_named(self):
+        found = diagnose(self.scores(rejected=40), np.array([0.25, 0.25, 0.5]), class_names=["cat", "dog"])
+        check = found["every class accepted"]
+        assert check.value == pytest.approx(0.4)
+        assert not check.passed
+        assert "'dog'" in check.message
+        assert found.verdict.status != "identified"
+
+    def test_separate_classes_pass(self):
+        found = diagnose(self.scores(rejected=0), np.array([0.25, 0.25, 0.5]))
+        assert found["every class accepted"].value == 0
+        assert found["novel rows told apart"].value == pytest.approx(0)
+
+    def test_rows_in_doubt(self):
+        # Novel scores are source scores moved by less than their spread: most target rows are in doubt.
+        rng = np.random.default_rng(0)
+        y = rng.integers(2, size=2000)
+        classes = np.where(y[:, None] == [0, 1], 0.9, 0.1)
+        target = np.concatenate([rng.normal(0.5, 0.1, 1000), rng.normal(0.4, 0.1, 1000)])
+        scores = HeldOutScores(y, classes, np.full((2000, 2), 0.5), rng.normal(0.5, 0.1, 2000), target)
+        assert not diagnose(scores, np.array([0.25, 0.25, 0.5]))["novel rows told apart"].passed
+
+    def test_a_significant_but_tiny_difference_passes(self):
+        # A million rows apart by a hundredth of their spread: z is large, the area .503.
+        rng = np.random.default_rng(0)
+        n = 400_000
+        classes = np.full((n, 1), 1.0)
+        source, target = expit(rng.normal(0.01, 1, n)), expit(rng.normal(0, 1, n))
+        scores = HeldOutScores(np.zeros(n, dtype=int), classes, classes, source, target)
+        check = diagnose(scores, np.array([1.0, 0.0]))["accepted rows alike"]
+        assert check.value > check.limit
+        assert check.passed
+
+
+def test_pooled_folds_need_a_larger_excess():
+    rng = np.random.default_rng(0)
+    source = rng.random(800)
+    target = np.concatenate([rng.random(760), 0.05 * rng.random(40)])
+    fresh, pooled = (novelty_test(source, target, cross_fitted=folds) for folds in (False, True))
+    assert pooled.statistic == pytest.approx(fresh.statistic / np.sqrt(2))
+    assert pooled.pvalue >= fresh.pvalue
+    assert pooled.detectable_share > fresh.detectable_share
+
+
+class TestJointRange:
+    """Two classes and something new, told apart without error by a (k+1)-way model."""
+
+    def draw(self, rng, n, m, mix):
+        proba = np.array([[0.6, 0.0, 0.4], [0.0, 0.6, 0.4], [0.0, 0.0, 1.0]])
+        y, y_target = np.repeat([0, 1], n), rng.choice(3, m, p=mix)
+        return proba[y], y, proba[y_target]
+
+    def test_hand_computed(self):
+        # Every row of a class is in its bin; with slack e the programme reads, for class 0 alone,
+        # pi (1 - e_s) <= .5 + e_t and pi (1 + e_s) + pi' e_s >= .5 - e_t.
+        proba = np.array([[0.6, 0.4], [0.0, 1.0]])
+        source, target = proba[np.zeros(2000, dtype=int)], proba[np.repeat([0, 1], 1000)]
+        low, high = joint_range(source, np.zeros(2000, dtype=int), target, level=0.9)[0]
+        slack = np.sqrt(np.log(2 * 1 * 2 / 0.1) / 4000)
+        assert high == pytest.approx((0.5 + slack) / (1 - slack))
+        assert low == pytest.approx((0.5 - slack) / (1 + slack))
+
+    def test_all_shares_at_once(self):
+        rng = np.random.default_rng(0)
+        mix = np.array([0.3, 0.2, 0.5])
+        for _ in range(20):
+            bounds = joint_range(*self.draw(rng, 1000, 3000, mix))
+            assert ((bounds[:, 0] <= mix) & (mix <= bounds[:, 1])).all()
+            assert np.diff(bounds).max() < 0.3
+
+    def test_contradictory_bins_leave_upper_ends(self):
+        # The source rows of class 0 are half in the bin of class 1, which the target hardly visits.
+        y = np.repeat([0, 1], 4000)
+        source = np.array([[0.6, 0.0, 0.4], [0.0, 0.6, 0.4]])[np.where(np.arange(8000) < 2000, 0, 1)]
+        target = np.array([[0.6, 0.0, 0.4]])[np.zeros(8000, dtype=int)]
+        bounds = joint_range(source, y, target)
+        assert (bounds[:2, 0] == 0).all()
+        assert bounds[2, 1] == 1
+        assert bounds[1, 1] < 0.1
+
+    def test_pulse_reports_it(self):
+        X, y, X_target = gaussian(np.random.default_rng(0))
+        model = trees().fit(X, y, X_target=X_target)
+        assert model.marginal_bound_.shape == (4, 2)
+        assert (model.marginal_bound_[:, 0] <= model.target_marginal_).all()
+        assert (model.target_marginal_ <= model.marginal_bound_[:, 1]).all()

@@ -45,11 +45,14 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the draw and of the fit.")] = 0,
 ) -> None:
     """PULSE on handwritten digits, two of which nobody labelled."""
-    from osls.report.demo import run_demo
+    from osls.files.staging import check_writable
 
     try:
+        check_writable(out)  # before a minute is spent on the fit
+        from osls.report.demo import run_demo
+
         run_demo(out, seed)
-    except OSError as error:
+    except (ValueError, OSError) as error:
         raise _fail(str(error)) from None
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from osls.files.errors import InputError
 
-__all__ = ["check_destination", "staged_file", "staged_folder"]
+__all__ = ["check_destination", "check_writable", "staged_file", "staged_folder"]
 
 # A folder with this file in it is a run of ours and may be replaced if asked for.
 _MARK = "mix.json"
@@ -34,10 +34,11 @@ def check_destination(out: Path, *, overwrite: bool) -> None:
                 f"{out}: holds files that osls did not write, so --overwrite does not replace it; "
                 "choose another folder."
             )
-    _check_writable(out)
+    check_writable(out)
 
 
-def _check_writable(path: Path) -> None:
+def check_writable(path: Path) -> None:
+    """Raise if nothing can be written to ``path`` or a folder that would hold it."""
     parent = next(folder for folder in path.absolute().parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise InputError(f"{path}: cannot be written, {parent} is no folder or is read-only; choose another.")
@@ -102,7 +103,7 @@ def staged_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
         raise InputError(f"{out}: is a folder; name a file with --out.")
     if out.exists() and not overwrite:
         raise InputError(f"{out}: exists already; choose another file or add --overwrite.")
-    _check_writable(out)
+    check_writable(out)
     made = _make_parents(out.absolute().parent)
     handle, name = tempfile.mkstemp(dir=out.absolute().parent, prefix=f".{out.stem}.", suffix=out.suffix)
     os.close(handle)
