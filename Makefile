@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-long lint format bench docs docs-serve docs-run coverage fuzz audit test-minimum changelog release clean
+.PHONY: demo test test-long lint format bench bench-speed docs docs-serve docs-run coverage fuzz audit test-minimum changelog release clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -84,6 +84,9 @@ release: $(STAMP) changelog
 	$(PYTHON) -m venv $(RELEASE)
 	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd $(RELEASE) && bin/osls --version && bin/osls demo --out demo.html
+
+bench-speed: $(STAMP)
+	$(BIN)/python benchmarks/speed.py
 
 clean:
 	rm -rf $(VENV) $(MINIMUM) $(RELEASE) .pytest_cache .mypy_cache .ruff_cache dist build site htmlcov .coverage*

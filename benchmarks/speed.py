@@ -1,0 +1,243 @@
+"""The speed suite: what osls costs beside the work that cannot be saved, as ratios within one run.
+
+    python benchmarks/speed.py                     all of it (make bench-speed)
+    python benchmarks/speed.py bbe folds           some of it
+    OSLS_DATA=<folder> python benchmarks/speed.py overhead scaling
+
+Each section runs in a process of its own and writes its figures into results/speed.json, beside each ratio
+the limit that we hold ourselves to. Sections whose data set is not at hand are left as they were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results" / "speed.json"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def side_by_side(ours: Callable[[], object], other: Callable[[], object], repeats: int) -> list[float]:
+    """Ratios of the two times, measured in turn so that a busy machine slows both."""
+    ours(), other()  # warm up
+    return [seconds(ours) / seconds(other) for _ in range(repeats)]
+
+
+def ratio(name: str, values: list[float], limit: float, *, at_least: bool = False) -> dict[str, Any]:
+    middle = float(np.median(values))
+    return {
+        "what": name,
+        "ratio": round(middle, 3),
+        "spread": [round(min(values), 3), round(max(values), 3)],
+        "limit": limit,
+        "met": middle >= limit if at_least else middle <= limit,
+    }
+
+
+def bbe() -> list[dict[str, Any]]:
+    """Best bins of one class, and of a hundred, beside sorting their scores."""
+    from osls.mixture import BBE, bbe_by_class
+
+    rng = np.random.default_rng(0)
+    positive = rng.beta(5, 1, 1_000_000).astype(np.float32)
+    unlabeled = np.concatenate([rng.beta(5, 1, 2_500_000), rng.beta(1, 4, 2_500_000)]).astype(np.float32)
+    one = side_by_side(
+        lambda: BBE().fit(positive, unlabeled), lambda: (np.sort(positive), np.sort(unlabeled)), 7
+    )
+    k, n = 100, 200_000
+    proba = rng.random((n, k), dtype=np.float32)
+    proba /= proba.sum(axis=1, keepdims=True)
+    y = rng.integers(k, size=n // 2)
+    source, target = proba[: n // 2], proba[n // 2 :]
+
+    def sort_columns() -> None:
+        for j in range(k):
+            np.sort(proba[:, j])
+
+    many = side_by_side(lambda: bbe_by_class(source, y, target), sort_columns, 3)
+    return [
+        ratio("BBE, 1e6 + 5e6 scores / sorting them", one, 2.5),
+        ratio("class-wise BBE, 100 classes x 200,000 rows / sorting the columns", many, 2.0),
+    ]
+
+
+def mixture() -> list[dict[str, Any]]:
+    """DEDPUL and Elkan-Noto on a million unlabelled scores: seconds, because the promise is in seconds."""
+    from mixture_speed import best_seconds, scores
+    from osls.mixture import DEDPUL, ElkanNoto
+
+    positive, unlabeled = scores(np.random.default_rng(0))
+    found = []
+    for estimator in (DEDPUL(), ElkanNoto()):
+        took = best_seconds(lambda estimator=estimator: estimator.fit(positive, unlabeled))
+        name = f"{type(estimator).__name__}, 1,000,000 unlabelled scores, seconds"
+        found.append(ratio(name, [took], 2.0))
+    return found
+
+
+def folds() -> list[dict[str, Any]]:
+    """Five folds of an MLP trained as one stack, beside one fold."""
+    from osls.training.core import Schedule, resolve_device
+    from osls.training.learners import NetworkLearner
+
+    found = []
+    for rows, columns in ((2_000, 64), (10_000, 54), (10_000, 784)):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(rows, columns))
+        y, weight, fold = rng.integers(10, size=rows), np.ones(rows), np.arange(rows) % 5
+        schedule = Schedule.short(rows, steps=150)
+        learner = NetworkLearner(X, factory=None, schedule=schedule, device=resolve_device("cpu"))
+        one_fold = np.where(fold == 0, 0, -1)
+        values = side_by_side(
+            lambda learner=learner, y=y, w=weight, f=fold: learner.cross_fit(y, w, f, 10, 0),
+            lambda learner=learner, y=y, w=weight, f=one_fold: learner.cross_fit(y, w, f, 10, 0),
+            5,
+        )
+        found.append(ratio(f"five folds / one fold, MLP, {rows:,} x {columns}", values, 3.0))
+    return found
+
+
+def overhead() -> list[dict[str, Any]]:
+    """A default fit beside the bare training steps and forests in it."""
+    from fit_overhead import compare
+
+    configs = ({"name": "mnist"}, {"name": "covtype", "rows": 100_000}, {"name": "newsgroups"})
+    found = []
+    for config in configs:
+        whole, bare = compare(config)
+        row = ratio(f"default fit / bare training, {config['name']}", [whole / bare], 1.15)
+        found.append({**row, "seconds": round(whole, 1), "bare_seconds": round(bare, 1)})
+    return found
+
+
+def scaling() -> list[dict[str, Any]]:
+    """Time and memory of a default fit against the number of rows of covtype."""
+    times, memory, sizes = [], [], (10_000, 30_000, 100_000, 300_000)
+    for rows in sizes:
+        # A process each: the peak of memory is a process's.
+        out = subprocess.run(
+            [sys.executable, __file__, "--fit-rows", str(rows)], capture_output=True, text=True
+        )
+        if out.returncode:
+            raise RuntimeError(out.stderr)
+        figures = json.loads(out.stdout.splitlines()[-1])
+        times.append(figures["seconds"])
+        memory.append(figures["peak_bytes"] / figures["input_bytes"])
+        print(rows, figures, flush=True)
+    slope = float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+    return [
+        ratio("slope of log time against log rows, covtype 10,000 to 300,000", [slope], 1.05)
+        | {"seconds": [round(t, 1) for t in times]},
+        ratio("peak memory / input, covtype 300,000", [memory[-1]], 3.0)
+        | {"by_rows": [round(m, 2) for m in memory]},
+    ]
+
+
+def fit_rows(rows: int) -> None:
+    """Fit once; print the seconds, and how far the peak of memory rose above what was there before."""
+    import torch
+
+    from osls import PULSE
+    from osls.bench.problems import draw_problem
+
+    problem = draw_problem({"name": "covtype", "rows": rows}, draw=0)
+    data = problem.training_data()
+    warm = np.random.default_rng(0).normal(size=(200, 5))
+    PULSE(max_steps=2, rounds=1, n_bootstrap=2).fit(warm, np.arange(200) % 2, X_target=warm)
+    before = _memory()
+    took = seconds(lambda: PULSE(random_state=0).fit(**data))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    size = data["X"].nbytes + data["X_target"].nbytes
+    figures = {"seconds": took, "peak_bytes": peak - before, "input_bytes": size}
+    print(json.dumps({**figures, "threads": torch.get_num_threads()}))
+
+
+def _memory() -> int:
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def predict() -> list[dict[str, Any]]:
+    """predict_proba of a million rows beside the forward passes in it."""
+    import torch
+
+    from osls import PULSE
+
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(4, 54)) * 1.5
+    y, y_target = rng.integers(3, size=2000), rng.integers(4, size=2000)
+    X, X_target = (centres[labels] + rng.normal(size=(2000, 54)) for labels in (y, y_target))
+    model = PULSE(source_classifier="mlp", discriminator="mlp", random_state=0).fit(X, y, X_target=X_target)
+    rows = np.tile(X_target, (500, 1)).astype(np.float32)
+    parts = [model._discriminator, model._classifier.predictor]
+    tensors = [part.encoder(rows) for part in parts]
+
+    def bare() -> None:
+        with torch.inference_mode():
+            for part, encoded in zip(parts, tensors, strict=True):
+                part.networks.eval()
+                for chunk in torch.split(torch.from_numpy(np.ascontiguousarray(encoded)), 4096):
+                    part.networks(chunk.expand(part.members, *chunk.shape))
+
+    values = [1 / value for value in side_by_side(lambda: model.predict_proba(rows), bare, 3)]
+    return [ratio("throughput of predict_proba / bare forward passes, 1e6 rows", values, 0.8, at_least=True)]
+
+
+SECTIONS = {f.__name__: f for f in (bbe, mixture, folds, overhead, scaling, predict)}
+NEEDS_DATA = ("overhead", "scaling")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--fit-rows", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.fit_rows:
+        return fit_rows(args.fit_rows)
+    if args.in_process:
+        print("\n" + json.dumps(SECTIONS[args.sections[0]]()))
+        return None
+    results = json.loads(args.out.read_text()) if args.out.exists() else {}
+    for name in args.sections or SECTIONS:
+        if name in NEEDS_DATA and not os.environ.get("OSLS_DATA"):
+            print(f"{name}: left out, OSLS_DATA is not set")
+            continue
+        command = [sys.executable, __file__, name, "--in-process"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            print(f"{name}: failed\n{done.stderr}")
+            continue
+        results[name] = json.loads(done.stdout.splitlines()[-1])
+        for row in results[name]:
+            verdict = "met" if row["met"] else "NOT MET"
+            print(f"{row['what']:<75} {row['ratio']:>8} (limit {row['limit']}, {verdict})")
+        results["machine"] = (
+            f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+        )
+        args.out.write_text(json.dumps(results, indent=1) + "\n")
+    return None
+
+
+if __name__ == "__main__":
+    main()
