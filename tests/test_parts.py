@@ -265,3 +265,12 @@ class TestLearners:
         good, bad = np.eye(2)[self.y] * 0.9 + 0.05, np.full((40, 2), 0.5)
         blended = Blend(Known(good), Known(bad)).cross_fit(self.y, np.ones(40), self.fold, 2, seed=0)
         np.testing.assert_allclose(blended.scores, good)
+
+
+def test_the_linear_model_stops_early_without_a_warning():
+    # Columns of very different scale take more iterations than it has; warnings are errors here.
+    rng = np.random.default_rng(0)
+    X = sparse.csr_array(rng.poisson(1.0, (300, 30)) * 10.0 ** np.arange(30)[None] / 1e10)
+    y, fold = rng.integers(3, size=300), np.arange(300) % 2
+    learner = choose_learner("linear", X, max_steps=None, device="cpu", n_jobs=None)
+    assert learner.cross_fit(y, np.ones(300), fold, 3, 0).scores.shape == (300, 3)

@@ -107,7 +107,7 @@ def _best_bins(
 
 
 def _rows(found: MixRange) -> Floats:
-    return np.clip(np.vstack([found.classes, found.novel]), 0.0, 1.0)
+    return np.asarray(np.clip(np.vstack([found.classes, found.novel]), 0.0, 1.0))
 
 
 def solve_bins(

@@ -11,6 +11,7 @@ differ only in labels, weights and folds:
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ import numpy as np
 import torch
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin, clone
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import resample
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
@@ -150,9 +153,18 @@ def convnet(input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
 class SklearnLearner(Learner):
     """Any scikit-learn classifier, cloned once a fold."""
 
-    def __init__(self, X: AnyArray, estimator: ClassifierMixin, *, advance: Advance = no_progress):
+    def __init__(
+        self,
+        X: AnyArray,
+        estimator: ClassifierMixin,
+        *,
+        early_stop: bool = False,
+        advance: Advance = no_progress,
+    ):
         self.X = X
         self.estimator = estimator
+        # The estimator's limit of iterations is meant to stop it; it need not warn that it did.
+        self.early_stop = early_stop
         self.advance = advance
 
     def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
@@ -160,7 +172,10 @@ class SklearnLearner(Learner):
         n_folds = int(fold.max()) + 1
         for f in range(n_folds):
             rows = np.flatnonzero((fold != f) & (weight > 0))
-            models.append(self._fit(rows, y, weight, seed + f))
+            with warnings.catch_warnings():
+                if self.early_stop:
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                models.append(self._fit(rows, y, weight, seed + f))
             self.advance(1 / n_folds)
         everyone = SklearnModels(models, n_classes)
         scores = np.zeros((len(fold), n_classes))
@@ -172,6 +187,9 @@ class SklearnLearner(Learner):
         return FoldModels(scores, everyone)
 
     def _fit(self, rows: Ints, y: Ints, weight: Floats, seed: int) -> Any:
+        if len(np.unique(y[rows])) == 1:
+            # Nothing to learn, which some classifiers refuse.
+            return DummyClassifier(strategy="prior").fit(self.X[rows], y[rows])
         model = clone(self.estimator)
         if "random_state" in model.get_params(deep=False):
             model.set_params(random_state=seed % 2**32)

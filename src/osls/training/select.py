@@ -73,7 +73,8 @@ def choose_learner(
         return SklearnLearner(X, forest, advance=advance)
 
     def linear(advance: Advance = advance) -> Learner:
-        return SklearnLearner(X, LogisticRegression(C=10.0, max_iter=200), advance=advance)
+        model = LogisticRegression(C=10.0, max_iter=200)
+        return SklearnLearner(X, model, early_stop=True, advance=advance)
 
     def automatic() -> Learner:
         if X.ndim == 4:
