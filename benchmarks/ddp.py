@@ -51,7 +51,9 @@ def fit(data: str, problems: int, first_seed: int) -> None:
             "fingerprint": float((model.target_proba_ @ np.arange(len(model.classes_))).sum()),
             "seconds": round(time.perf_counter() - started, 2),
         }
-        print(json.dumps(row), flush=True)
+        # One write with both line ends: the other process prints at the same time.
+        sys.stdout.write(f"\n{json.dumps(row)}\n")
+        sys.stdout.flush()
 
 
 def run(processes: int, data: str, problems: int, first_seed: int) -> list[dict[str, Any]]:

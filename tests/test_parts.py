@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -24,6 +25,7 @@ from osls.training.encoding import Encoder
 from osls.training.learners import Blend, FoldModels, Learner, SklearnLearner
 from osls.training.predictors import Constant
 from osls.training.sampling import EpochSampler, assign_folds
+from osls.training.select import choose_learner
 
 LOG2, SOFT1 = np.log(2), np.log1p(np.e)  # softplus(0), softplus(1)
 
