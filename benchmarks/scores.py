@@ -72,7 +72,7 @@ def answer(scores: HeldOutScores, *, seed: int, replicates: int = 100) -> Answer
     model.history_ = []
     marginal = model._known_marginal(scores)
     source, target = scores.domain(marginal)
-    share = model._novel_share(source, target, scores.weights(marginal))
+    share = model._novel_share(scores, marginal)
     interval = model._interval(scores, marginal, share, np.random.default_rng(seed))
     known = bbe_interval(source, target, 0.05, positive_weight=scores.weights(marginal))
     bound = joint_range(scores.domain_source, scores.y, scores.domain_target)

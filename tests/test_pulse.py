@@ -253,7 +253,7 @@ def test_objectives(problem, objective):
     assert objective in [record["step"] for record in model.history_]
 
 
-@pytest.mark.parametrize("shift", ["joint", "bbe", "separability"])
+@pytest.mark.parametrize("shift", ["refined", "joint", "bbe", "separability"])
 def test_shift_methods_agree_on_separable_data(problem, shift):
     model = trees(shift=shift, rounds=1).fit(**problem.training_data())
     assert mix_error(problem.target_marginal, model.target_marginal_).seen < 0.1

@@ -20,8 +20,8 @@ from osls.pu import cvir
 from osls.pu.objectives import find_objective, train_objective
 from osls.shift.calibration import fit_temperature, scale
 from osls.shift.held_out import HeldOutScores
-from osls.shift.joint import joint_marginal, joint_range
-from osls.shift.separability import separability_marginal
+from osls.shift.joint import joint_estimate, joint_marginal, joint_range
+from osls.shift.separability import refined_marginal, separability_marginal
 from osls.theory import bbe_interval
 from osls.training.history import Advance, no_progress, progress_bar
 from osls.training.learners import FoldModels, Learner, NetworkLearner
@@ -51,10 +51,11 @@ class PULSE(OpenSetAdapter):
         sparse), blended by their out-of-fold log loss. Or a scikit-learn classifier, or a callable
         ``(input_shape, n_outputs) -> torch.nn.Module``. A source classifier that is already fitted (on
         other rows) is used as it is.
-    shift : {"auto", "joint", "bbe", "separability"}, default="auto"
+    shift : {"auto", "refined", "joint", "bbe", "separability"}, default="auto"
         How the mix among the known classes is estimated: "bbe" is Algorithm 2, "joint" solves for all
-        classes at once, "separability" is maximum likelihood among the rows accepted as known (the
-        paper's appendix). "auto" is "joint" for the cross-fit recipe, "bbe" for the paper's.
+        classes at once, "separability" is maximum likelihood among the rows accepted as known, alternating
+        (the paper's appendix), "refined" lets one such round move "joint" within its standard errors.
+        "auto" is "refined" for the cross-fit recipe, "bbe" for the paper's.
     mixture : mixture estimator, optional
         How the novel share is estimated; default :class:`osls.mixture.BBE`.
     objective : {"cvir", "nnpu", "upu", "pvu", "cvir-penalty"}, default="cvir"
@@ -106,7 +107,7 @@ class PULSE(OpenSetAdapter):
     marginal_bound_ : array of shape (k + 1, 2)
         Finite-sample bounds that hold for all shares at once (:func:`osls.shift.joint.joint_range`;
         conservative). Where the known classes' bins contradict each other only upper ends for the known
-        classes remain (cross-fit recipe with shift="joint").
+        classes remain (cross-fit recipe).
     novelty_pvalue_ : float
         p-value of "there is nothing new in the target" (cross-fit recipe).
     detectable_share_ : float
@@ -152,7 +153,7 @@ class PULSE(OpenSetAdapter):
         recipe: Literal["cross-fit", "paper"] = "cross-fit",
         source_classifier: LearnerSpec = "auto",
         discriminator: LearnerSpec = "auto",
-        shift: Literal["auto", "joint", "bbe", "separability"] = "auto",
+        shift: Literal["auto", "refined", "joint", "bbe", "separability"] = "auto",
         mixture: MixtureEstimator | None = None,
         objective: str = "cvir",
         n_folds: int = 5,
@@ -276,8 +277,8 @@ class PULSE(OpenSetAdapter):
         importance = marginal / task.source_marginal
         problem = cvir.PUProblem(task.y, importance[task.y], m)
         # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it held.
-        known_s, known_t = scores.domain(marginal)
-        novel_share = self._novel_share(known_s, known_t, problem.source_weight)
+        novel_share = self._novel_share(scores, marginal)
+        known_t = scores.domain(marginal)[1]
         found = self._discriminate(learner, pool, task, problem, known_t, novel_share, n_folds, advance)
         # Step 6: combine.
         self._remember(f_s.predictor, found.predictor, importance)
@@ -337,15 +338,27 @@ class PULSE(OpenSetAdapter):
 
     def _known_marginal(self, scores: HeldOutScores) -> Floats:
         """p'_t, the mix among the known classes."""
+        if self.recipe == "paper" or self.shift not in ("auto", "refined"):
+            return self._first_marginal(scores)
+        mix, error = joint_estimate(scores.domain_source, scores.y, scores.domain_target)
+        total = float(mix.sum())
+        # No class is found in the target at all: nothing speaks against the source's mix.
+        if total == 0:
+            return scores.source_marginal
+        return refined_marginal(scores, mix / total, error / total, self._mixture())
+
+    def _first_marginal(self, scores: HeldOutScores) -> Floats:
+        """p'_t from bins alone, unless the separability variant is asked for."""
         if self.recipe == "paper" or self.shift == "bbe":
             return bbe_by_class(scores.class_source, scores.y, scores.class_target).marginal
-        if self.shift in ("auto", "joint"):
-            shares = joint_marginal(scores.domain_source, scores.y, scores.domain_target)
-            # No class is found in the target at all: nothing speaks against the source's mix.
-            return np.asarray(shares / shares.sum() if shares.sum() > 0 else scores.source_marginal)
         if self.shift == "separability":
             return separability_marginal(scores, self._mixture())
-        raise ValueError(f"shift must be 'auto', 'joint', 'bbe' or 'separability'; got {self.shift!r}.")
+        if self.shift not in ("auto", "refined", "joint"):
+            raise ValueError(
+                f"shift must be 'auto', 'refined', 'joint', 'bbe' or 'separability'; got {self.shift!r}."
+            )
+        shares = joint_marginal(scores.domain_source, scores.y, scores.domain_target)
+        return np.asarray(shares / shares.sum() if shares.sum() > 0 else scores.source_marginal)
 
     def _mix(self, scores: HeldOutScores) -> Floats:
         """Steps 3 and 5 from scores alone: the shares of all k + 1 classes."""
@@ -388,9 +401,14 @@ class PULSE(OpenSetAdapter):
             changed=changed[-1] if changed else None,
         )
 
-    def _novel_share(self, source: Floats, target: Floats, weight: Floats) -> float:
-        share = 1 - self._mixture().fit(source, target, weight).alpha_
-        test = novelty_test(source, target, weight, cross_fitted=True, level=self.novel_level)
+    def _novel_share(self, scores: HeldOutScores, marginal: Floats) -> float:
+        share = 1 - self._mixture().fit(*scores.domain(marginal), scores.weights(marginal)).alpha_
+        # The test compares domain scores, so it takes the mix that came from them. Maximum likelihood
+        # is closer to the truth but not to these scores, and what is left between them would look new.
+        first = self._first_marginal(scores)
+        test = novelty_test(
+            *scores.domain(first), scores.weights(first), cross_fitted=True, level=self.novel_level
+        )
         self.novelty_pvalue_, self.detectable_share_ = test.pvalue, test.detectable_share
         self.history_.append({"step": "novel share", "estimate": share, "p_value": self.novelty_pvalue_})
         return share if self.novelty_pvalue_ <= self.novel_level else 0.0

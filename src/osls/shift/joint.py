@@ -18,7 +18,7 @@ from osls._typing import Floats, Ints
 from osls.mixture.bbe import bbe_by_class
 from osls.shift.programme import MixRange, mix_range
 
-__all__ = ["domain_score", "joint_marginal", "joint_range", "solve_bins"]
+__all__ = ["JointEstimate", "domain_score", "joint_estimate", "joint_marginal", "joint_range", "solve_bins"]
 
 _TINY = 1e-6
 
@@ -39,9 +39,28 @@ def joint_marginal(
     delta, gamma : float
         As in BBE.
     """
+    return joint_estimate(scores_source, y_source, scores_target, delta=delta, gamma=gamma).mix
+
+
+class JointEstimate(NamedTuple):
+    """Shares of the known classes, unnormalised, and their standard errors."""
+
+    mix: Floats
+    error: Floats
+
+
+def joint_estimate(
+    scores_source: Floats, y_source: Ints, scores_target: Floats, *, delta: float = 0.1, gamma: float = 0.01
+) -> JointEstimate:
+    """:func:`joint_marginal` with standard errors, the bins taken as given."""
     bins = _best_bins(scores_source, y_source, scores_target, delta, gamma)
-    mix = solve_bins(bins.class_counts, bins.class_sizes, bins.target_counts, len(scores_target), bins.alpha)
-    return mix if mix.sum() > 0 else bins.alpha
+    counts = (bins.class_counts, bins.class_sizes, bins.target_counts, len(scores_target))
+    mix = solve_bins(*counts, bins.alpha)
+    if not mix.sum() > 0:
+        mix = bins.alpha
+    # Least squares with rows of unit variance: the covariance is the inverse of their cross products.
+    rows = (bins.class_counts / bins.class_sizes) / _bin_errors(mix, *counts)[:, None]
+    return JointEstimate(mix, np.sqrt(np.diag(np.linalg.pinv(rows.T @ rows))))
 
 
 def joint_range(
@@ -134,16 +153,23 @@ def solve_bins(
         First guess, for the standard errors.
     """
     shares, target = class_counts / class_sizes, target_counts / target_size
+    mix = start
+    for _ in range(3):
+        error = _bin_errors(mix, class_counts, class_sizes, target_counts, target_size)
+        mix, _ = nnls(shares / error[:, None], target / error)
+    return np.asarray(mix)
+
+
+def _bin_errors(
+    mix: Floats, class_counts: Ints, class_sizes: Ints, target_counts: Ints, target_size: int
+) -> Floats:
+    """Standard error of what a mix leaves unexplained in each bin."""
     # Half a row more: the error of an empty bin is not zero.
     smooth = (class_counts + 0.5) / (class_sizes + 1)
     smooth_target = (target_counts + 0.5) / (target_size + 1)
-    mix = start
-    for _ in range(3):
-        variance = smooth_target * (1 - smooth_target) / target_size
-        variance = variance + (mix**2 * smooth * (1 - smooth) / class_sizes).sum(axis=1)
-        error = np.sqrt(variance)
-        mix, _ = nnls(shares / error[:, None], target / error)
-    return np.asarray(mix)
+    variance = smooth_target * (1 - smooth_target) / target_size
+    variance = variance + (mix**2 * smooth * (1 - smooth) / class_sizes).sum(axis=1)
+    return np.asarray(np.sqrt(variance))
 
 
 def domain_score(scores: Floats, mix: Floats) -> Floats:

@@ -16,7 +16,10 @@ from osls.pu.keep import keep_as_novel
 from osls.shift.held_out import HeldOutScores
 from osls.shift.mlls import em_marginal
 
-__all__ = ["separability_marginal"]
+__all__ = ["refined_marginal", "separability_marginal"]
+
+# A class that the bins missed gets a chance: EM never moves a share away from zero.
+_RETURN = 1e-3
 
 
 def separability_marginal(
@@ -33,16 +36,48 @@ def separability_marginal(
     tol, max_rounds : float, int
         Stop when no share moves more than ``tol``, or after so many rounds.
     """
-    prior = scores.source_marginal
     mix = bbe_by_class(scores.class_source, scores.y, scores.class_target).marginal
     for _ in range(max_rounds):
-        source, target = scores.domain(mix)
-        alpha = mixture.fit(source, target, scores.weights(mix)).alpha_
-        accepted = ~keep_as_novel(target, 1 - alpha)
-        if not accepted.any():
-            break
         previous = mix
-        mix, _ = em_marginal(scores.class_target[accepted] / prior, prior, tol=1e-7, max_iter=1000)
+        mix = _among_accepted(scores, mix, mixture, scores.source_marginal, tol=1e-7, max_iter=1000)
         if np.abs(mix - previous).max() < tol:
             break
     return mix
+
+
+def refined_marginal(scores: HeldOutScores, mix: Floats, error: Floats, mixture: MixtureEstimator) -> Floats:
+    """Let one round of the alternation refine a mix, within its standard errors.
+
+    Bins use few rows, which costs precision where classes are small. Maximum likelihood uses all of them, but
+    believes the classifier's probabilities and counts novel rows that were accepted by mistake. So it decides
+    only what the bins leave open.
+
+    Parameters
+    ----------
+    scores, mixture
+        As in :func:`separability_marginal`.
+    mix, error : arrays of shape (k,)
+        The joint estimate, of sum one, and its standard errors.
+    """
+    likely = _among_accepted(scores, mix, mixture, np.maximum(mix, _RETURN), tol=1e-4, max_iter=10)
+    moved = np.maximum(mix + np.clip(likely - mix, -error, error), 0.0)
+    return np.asarray(moved / moved.sum())
+
+
+def _among_accepted(
+    scores: HeldOutScores,
+    mix: Floats,
+    mixture: MixtureEstimator,
+    start: Floats,
+    *,
+    tol: float,
+    max_iter: int,
+) -> Floats:
+    """Maximum likelihood mix of the target rows that are accepted as known under ``mix``."""
+    source, target = scores.domain(mix)
+    alpha = mixture.fit(source, target, scores.weights(mix)).alpha_
+    accepted = ~keep_as_novel(target, 1 - alpha)
+    if not accepted.any():
+        return mix
+    ratio = scores.class_target[accepted] / scores.source_marginal
+    return em_marginal(ratio, start, tol=tol, max_iter=max_iter)[0]
