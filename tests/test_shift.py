@@ -14,9 +14,13 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from osls.mixture import BBE
 from osls.shift import BBSE, MLLS, RLLS, fit_calibrator
 from osls.shift.calibration import scale
+from osls.shift.held_out import HeldOutScores
+from osls.shift.joint import joint_estimate
 from osls.shift.rlls import least_norms
+from osls.shift.separability import refined_marginal
 
 PEER = json.loads((Path(__file__).parent / "peers" / "shift.json").read_text())["cases"]
 peers = pytest.mark.parametrize("case", PEER, ids=lambda case: f"k{case['input']['k']}")
@@ -236,3 +240,35 @@ def test_other_errors():
         MLLS(source_prior="uniform").fit(*data)
     with pytest.raises(ValueError, match="max_iter"):
         MLLS(max_iter=0).fit(*data)
+
+
+class TestRefinedMarginal:
+    """Three classes that are told apart without error, and novel rows that are too."""
+
+    def scores(self, shares, n=200, m=400):
+        y = np.repeat(np.arange(3), n)
+        y_target = np.repeat(np.arange(4), (np.array(shares) * m).astype(int))
+        proba = np.vstack([np.eye(3) * 0.94 + 0.02, np.full((1, 3), 1 / 3)])
+        joint = np.vstack([np.eye(3, 4) * 0.5, np.zeros(4)])
+        joint[:, 3] = [0.5, 0.5, 0.5, 1.0]
+        return HeldOutScores(y, proba[y], proba[y_target], joint[y], joint[y_target])
+
+    def test_likelihood_decides_within_the_errors(self):
+        # The accepted rows are 5/8, 2/8, 1/8; the bins said otherwise, but with errors that allow for it.
+        scores = self.scores([0.5, 0.2, 0.1, 0.2])
+        found = refined_marginal(scores, np.array([0.55, 0.3, 0.15]), np.full(3, 0.2), BBE())
+        np.testing.assert_allclose(found, [5 / 8, 2 / 8, 1 / 8], atol=0.02)
+
+    def test_it_cannot_move_what_the_bins_are_sure_of(self):
+        scores = self.scores([0.5, 0.2, 0.1, 0.2])
+        mix, error = np.array([0.5, 0.3, 0.2]), np.full(3, 0.01)
+        found = refined_marginal(scores, mix, error, BBE())
+        np.testing.assert_allclose(found, np.array([0.51, 0.29, 0.19]) / 0.99)
+
+    def test_standard_errors_are_those_of_a_share(self):
+        # Every class has its own bin with all of its rows and no others: the error is the binomial's.
+        scores = self.scores([0.5, 0.2, 0.1, 0.2])
+        found = joint_estimate(scores.domain_source, scores.y, scores.domain_target)
+        np.testing.assert_allclose(found.mix, [0.5, 0.2, 0.1], atol=0.01)
+        share = np.array([0.5, 0.2, 0.1])
+        np.testing.assert_allclose(found.error, np.sqrt(share * (1 - share) / 400), rtol=0.05)
