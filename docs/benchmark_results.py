@@ -28,6 +28,11 @@ _KNOWN = {
     ),
     "coverage_real": ("The same on real data", "`python benchmarks/coverage.py real`, 2,500 rows in all."),
     "novelty": ("The test of nothing new: false alarms and power", "`python benchmarks/novelty.py`."),
+    "shifts": (
+        "Four ways to estimate the known classes' mix",
+        "`python benchmarks/shifts.py`: mean and worst L1 error of the known mix, and error of the novel share.",
+    ),
+    "speed": ("Speed, as ratios within one run", "`make bench-speed`."),
     "violations": ("What the verdict says of violated assumptions", "`python benchmarks/violations.py`."),
     "theorem1_rate": ("The rate of theorem 1", "`python benchmarks/theorem1_rate.py --draws 40`."),
     "theorem2": ("Theorem 2: CVIR finds the separating direction", "`python benchmarks/theorem2.py`."),
