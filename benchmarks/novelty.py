@@ -51,6 +51,7 @@ def main() -> None:
     )
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--power-draws", type=int, default=20)
+    parser.add_argument("--power-rows", type=int, nargs="+", default=ROWS)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--cache", type=Path, default=Path(".scores"))
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -65,7 +66,7 @@ def main() -> None:
                 {"data": data, "draws": args.draws, "false alarms at level": at, "smallest": values.min()}
             )
             print(alarms[-1], flush=True)
-        for rows in ROWS:
+        for rows in args.power_rows:
             for share in SHARES:
                 run = partial(pvalue_with_novelty, share=share, rows=rows)
                 values = np.array(list(pool.map(run, range(args.power_draws), chunksize=2)))
@@ -75,7 +76,7 @@ def main() -> None:
     out = args.out / "novelty.json"
     out.write_text(json.dumps({"false alarms": alarms, "power at level .05": power}, indent=1) + "\n")
     figure, axis = new_figure("novelty")
-    for rows in ROWS:
+    for rows in args.power_rows:
         curve = [row for row in power if row["rows"] == rows]
         axis.plot(
             [r["share"] for r in curve], [r["found"] for r in curve], "o-", label=f"{rows:,} rows a side"
