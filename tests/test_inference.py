@@ -217,3 +217,16 @@ class TestJointRange:
         assert model.marginal_bound_.shape == (4, 2)
         assert (model.marginal_bound_[:, 0] <= model.target_marginal_).all()
         assert (model.target_marginal_ <= model.marginal_bound_[:, 1]).all()
+
+
+def test_a_share_that_was_not_found_keeps_its_upper_end():
+    # So few novel rows that the test does not reject: the answer is zero, but not "at most about zero".
+    X, y, X_target = gaussian(np.random.default_rng(1), novel=False, rows=500)
+    rng = np.random.default_rng(2)
+    new = np.eye(4, 5)[3] * 6 + rng.normal(size=(12, 5))
+    X_target = np.vstack([X_target, new])
+    model = trees(novel_level=1e-4).fit(X, y, X_target=X_target)
+    assert model.novel_prevalence_ == 0
+    low, high = model.novel_interval_
+    assert low == 0
+    assert high > len(new) / len(X_target)

@@ -378,7 +378,12 @@ class PULSE(OpenSetAdapter):
             repeats=self.n_bootstrap,
             rng=rng,
         )
-        return normal_interval(point, replicates, factor, self.level)
+        interval = normal_interval(point, replicates, factor, self.level)
+        if novel_share == 0:
+            # Not found is not absent: the upper end is that of the estimate before it was set to zero.
+            estimate = normal_interval(self._mix(scores), replicates, factor, self.level)
+            interval[-1, 1] = max(interval[-1, 1], estimate[-1, 1])
+        return interval
 
     def _diagnose(
         self, scores: HeldOutScores, marginal: Floats, novel_share: float, interval: Floats, task: Task
