@@ -39,7 +39,7 @@ _KNOWN = {
     "gaussian_toy": ("The paper's overparameterised toy", "`python benchmarks/gaussian_toy.py`."),
     "streaming": ("Estimates from a stream of scores", "`python benchmarks/streaming.py`."),
     "dask_scoring": ("Scoring on Dask, with a worker killed", "`python benchmarks/dask_scoring.py`."),
-    "toolbox": ("Which parts should PULSE use?", "`python benchmarks/toolbox.py --draws 5 --rows 3000`."),
+    "toolbox": ("Which parts should PULSE use?", "`python benchmarks/toolbox.py --draws 5 --rows 2000`."),
 }
 _FIRST = (
     "arrays",
