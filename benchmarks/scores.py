@@ -17,6 +17,7 @@ from scipy.ndimage import rotate
 from osls import PULSE
 from osls.bench.problems import draw_problem
 from osls.datasets import OSLSProblem
+from osls.inference.mix import MixFromScores
 from osls.pu.cvir import Discriminator
 from osls.shift.held_out import HeldOutScores
 from osls.shift.joint import joint_range
@@ -52,7 +53,6 @@ class ScoresOnly(PULSE):
 
     def _interval(self, scores: HeldOutScores, *rest: Any) -> Any:
         self.scores = scores
-        return None
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,17 @@ class Answer:
 
 def answer(scores: HeldOutScores, *, seed: int, replicates: int = 100) -> Answer:
     """Go through steps 3 and 5 of PULSE from the scores on."""
-    model = PULSE(n_bootstrap=replicates, random_state=seed)
-    model.history_ = []
-    marginal = model._known_marginal(scores)
-    source, target = scores.domain(marginal)
-    share = model._novel_share(scores, marginal)
-    interval = model._interval(scores, marginal, share, np.random.default_rng(seed))
-    known = bbe_interval(source, target, 0.05, positive_weight=scores.weights(marginal))
-    bound = joint_range(scores.domain_source, scores.y, scores.domain_target)
+    estimator = MixFromScores()
+    marginal = estimator.known_marginal(scores)
+    # As PULSE decides by default.
+    p_value = estimator.test(scores, level=0.1).pvalue
+    share = estimator.novel_share(scores, marginal) if p_value <= 0.1 else 0.0
     mix = np.append((1 - share) * marginal, share)
-    return Answer(mix, interval, bound, (1 - known.high, 1 - known.low), model.novelty_pvalue_)
+    rng = np.random.default_rng(seed)
+    interval = estimator.interval(scores, mix, level=0.95, repeats=replicates, rng=rng)
+    known = bbe_interval(*scores.domain(marginal), 0.05, positive_weight=scores.weights(marginal))
+    bound = joint_range(scores.domain_source, scores.y, scores.domain_target)
+    return Answer(mix, interval, bound, (1 - known.high, 1 - known.low), p_value)
 
 
 def judge_intervals(found: Answer, truth: np.ndarray) -> dict[str, float]:

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from osls import PULSE
+from osls.inference.mix import SHIFTS, MixFromScores
 from scores import Case, held_out_scores
 
-SHIFTS = ("refined", "joint", "bbe", "separability")
 CASES = {
     "digits": None,
     "gaussian": None,
@@ -34,11 +33,11 @@ RESULTS = Path(__file__).parent / "results" / "shifts.json"
 
 def errors(case: Case, shift: str, cache: Path) -> tuple[float, float]:
     scores, truth = held_out_scores(case, cache)
-    model = PULSE(shift=shift)
-    marginal = model._known_marginal(scores)
-    alpha = model._mixture().fit(*scores.domain(marginal), scores.weights(marginal)).alpha_
+    estimator = MixFromScores(shift)
+    marginal = estimator.known_marginal(scores)
+    novel = estimator.novel_share(scores, marginal)
     known = truth[:-1] / truth[:-1].sum()
-    return float(np.abs(marginal - known).sum()), float(abs(1 - alpha - truth[-1]))
+    return float(np.abs(marginal - known).sum()), float(abs(novel - truth[-1]))
 
 
 def summarise(found: np.ndarray) -> dict[str, float]:

@@ -12,16 +12,14 @@ from sklearn.base import clone
 from osls._typing import AnyArray, Floats, Ints
 from osls.base import Adaptation, OpenSetAdapter, Task, combine
 from osls.inference.diagnostics import diagnose
-from osls.inference.intervals import bootstrap_mix, normal_interval
-from osls.inference.novelty import novelty_test
+from osls.inference.mix import SHIFTS, MixFromScores
 from osls.inference.verdict import Diagnostics
 from osls.mixture import BBE, MixtureEstimator, bbe_by_class
 from osls.pu import cvir
 from osls.pu.objectives import find_objective, train_objective
 from osls.shift.calibration import fit_temperature, scale
 from osls.shift.held_out import HeldOutScores
-from osls.shift.joint import joint_estimate, joint_marginal, joint_range
-from osls.shift.separability import refined_marginal, separability_marginal
+from osls.shift.joint import joint_range
 from osls.theory import bbe_interval
 from osls.training.history import Advance, no_progress, progress_bar
 from osls.training.learners import FoldModels, Learner, NetworkLearner
@@ -195,6 +193,8 @@ class PULSE(OpenSetAdapter):
             find_objective(self.objective)
             if self.recipe == "paper":
                 raise ValueError("recipe='paper' trains its discriminator with objective='cvir'.")
+        if self.shift not in ("auto", *SHIFTS):
+            raise ValueError(f"shift must be one of {('auto', *SHIFTS)}; got {self.shift!r}.")
         if self.rounds < 1:
             raise ValueError(f"rounds must be at least 1; got {self.rounds}.")
         if not 0 < self.level < 1 or self.n_bootstrap < 2:
@@ -252,7 +252,7 @@ class PULSE(OpenSetAdapter):
         proba = combine(found.target_scores, f_s.scores[n:], importance)
         domain_s = found.predictor.predict_proba(task.X[hold_s])[:, 1]
         scores = HeldOutScores(task.y[hold_s], class_s, class_t, domain_s, found.target_scores[hold_t])
-        interval = self._interval(scores, marginal, found.novel_share, task.rng)
+        interval = self._interval(scores, _with_novel(marginal, found.novel_share), task.rng)
         self._diagnose(scores, marginal, found.novel_share, interval, task)
         return Adaptation(marginal, found.novel_share, proba, interval)
 
@@ -271,7 +271,7 @@ class PULSE(OpenSetAdapter):
         # Step 3: label shift, from a model that has the target itself as its last class.
         joint = self._model_jointly(learner, task, n_folds)
         scores = HeldOutScores(task.y, f_s.scores[:n], f_s.scores[n:], joint.scores[:n], joint.scores[n:])
-        marginal = self._known_marginal(scores)
+        marginal = self._estimator().known_marginal(scores)
         self.history_.append({"step": "label shift", "marginal": marginal.tolist()})
         # Step 4: re-sample the source, as weights.
         importance = marginal / task.source_marginal
@@ -283,7 +283,7 @@ class PULSE(OpenSetAdapter):
         # Step 6: combine.
         self._remember(f_s.predictor, found.predictor, importance)
         proba = combine(found.target_scores, f_s.scores[n:], importance)
-        interval = self._interval(scores, marginal, novel_share, task.rng)
+        interval = self._interval(scores, _with_novel(marginal, novel_share), task.rng)
         self._diagnose(scores, marginal, novel_share, interval, task)
         return Adaptation(marginal, novel_share, proba, interval)
 
@@ -336,55 +336,6 @@ class PULSE(OpenSetAdapter):
             )
         return train_objective(networks, problem, self.objective, 1 - novel_share, **shared)
 
-    def _known_marginal(self, scores: HeldOutScores) -> Floats:
-        """p'_t, the mix among the known classes."""
-        if self.recipe == "paper" or self.shift not in ("auto", "refined"):
-            return self._first_marginal(scores)
-        mix, error = joint_estimate(scores.domain_source, scores.y, scores.domain_target)
-        total = float(mix.sum())
-        # No class is found in the target at all: nothing speaks against the source's mix.
-        if total == 0:
-            return scores.source_marginal
-        return refined_marginal(scores, mix / total, error / total, self._mixture())
-
-    def _first_marginal(self, scores: HeldOutScores) -> Floats:
-        """p'_t from bins alone, unless the separability variant is asked for."""
-        if self.recipe == "paper" or self.shift == "bbe":
-            return bbe_by_class(scores.class_source, scores.y, scores.class_target).marginal
-        if self.shift == "separability":
-            return separability_marginal(scores, self._mixture())
-        if self.shift not in ("auto", "refined", "joint"):
-            raise ValueError(
-                f"shift must be 'auto', 'refined', 'joint', 'bbe' or 'separability'; got {self.shift!r}."
-            )
-        shares = joint_marginal(scores.domain_source, scores.y, scores.domain_target)
-        return np.asarray(shares / shares.sum() if shares.sum() > 0 else scores.source_marginal)
-
-    def _mix(self, scores: HeldOutScores) -> Floats:
-        """Steps 3 and 5 from scores alone: the shares of all k + 1 classes."""
-        marginal = self._known_marginal(scores)
-        alpha = self._mixture().fit(*scores.domain(marginal), scores.weights(marginal)).alpha_
-        return np.append(alpha * marginal, 1 - alpha)
-
-    def _interval(
-        self, scores: HeldOutScores, marginal: Floats, novel_share: float, rng: np.random.Generator
-    ) -> Floats:
-        """Bootstrap the estimate; the label shift is estimated anew each time, so its uncertainty counts."""
-        point = np.append((1 - novel_share) * marginal, novel_share)
-        replicates, factor = bootstrap_mix(
-            lambda source, target: self._mix(scores.take(source, target)),
-            scores.y,
-            len(scores.class_target),
-            repeats=self.n_bootstrap,
-            rng=rng,
-        )
-        interval = normal_interval(point, replicates, factor, self.level)
-        if novel_share == 0:
-            # Not found is not absent: the upper end is that of the estimate before it was set to zero.
-            estimate = normal_interval(self._mix(scores), replicates, factor, self.level)
-            interval[-1, 1] = max(interval[-1, 1], estimate[-1, 1])
-        return interval
-
     def _diagnose(
         self, scores: HeldOutScores, marginal: Floats, novel_share: float, interval: Floats, task: Task
     ) -> None:
@@ -396,7 +347,7 @@ class PULSE(OpenSetAdapter):
             self.marginal_bound_ = joint_range(
                 scores.domain_source, scores.y, scores.domain_target, level=self.level
             )
-        mix = np.append((1 - novel_share) * marginal, novel_share)
+        mix = _with_novel(marginal, novel_share)
         changed = [entry["changed"] for entry in self.history_ if "changed" in entry]
         self.diagnostics_ = diagnose(
             scores,
@@ -407,16 +358,15 @@ class PULSE(OpenSetAdapter):
         )
 
     def _novel_share(self, scores: HeldOutScores, marginal: Floats) -> float:
-        share = 1 - self._mixture().fit(*scores.domain(marginal), scores.weights(marginal)).alpha_
-        # The test compares domain scores, so it takes the mix that came from them. Maximum likelihood
-        # is closer to the truth but not to these scores, and what is left between them would look new.
-        first = self._first_marginal(scores)
-        test = novelty_test(
-            *scores.domain(first), scores.weights(first), cross_fitted=True, level=self.novel_level
-        )
+        """Estimate the novel share; zero unless "nothing is new" is rejected."""
+        share = self._estimator().novel_share(scores, marginal)
+        test = self._estimator().test(scores, self.novel_level)
         self.novelty_pvalue_, self.detectable_share_ = test.pvalue, test.detectable_share
         self.history_.append({"step": "novel share", "estimate": share, "p_value": self.novelty_pvalue_})
         return share if self.novelty_pvalue_ <= self.novel_level else 0.0
+
+    def _interval(self, scores: HeldOutScores, mix: Floats, rng: np.random.Generator) -> Floats:
+        return self._estimator().interval(scores, mix, level=self.level, repeats=self.n_bootstrap, rng=rng)
 
     def _follow(
         self, class_proba: Floats, marginal: Floats, importance: Floats
@@ -427,7 +377,7 @@ class PULSE(OpenSetAdapter):
         def note(known: Floats, novel_share: float) -> None:
             nonlocal epochs
             epochs += 1
-            mix = [*((1 - novel_share) * marginal).tolist(), novel_share]
+            mix = _with_novel(marginal, novel_share).tolist()
             self.history_.append({"step": "epoch", "epoch": epochs, "target_marginal": mix})
             if self.callback is not None:
                 self.callback(epochs, combine(known, class_proba, importance))
@@ -435,6 +385,10 @@ class PULSE(OpenSetAdapter):
         return note
 
     # -- Parts --------------------------------------------------------------------------------------
+
+    def _estimator(self) -> MixFromScores:
+        default = "bbe" if self.recipe == "paper" else "refined"
+        return MixFromScores(default if self.shift == "auto" else self.shift, self._mixture())
 
     def _mixture(self) -> MixtureEstimator:
         return BBE() if self.mixture is None else clone(self.mixture)
@@ -481,6 +435,11 @@ class PULSE(OpenSetAdapter):
     def _predict_proba(self, X: AnyArray) -> Floats:
         known = self._discriminator.predict_proba(X)[:, 1]
         return combine(known, self._classifier.predict_proba(X), self._importance)
+
+
+def _with_novel(marginal: Floats, novel_share: float) -> Floats:
+    """Shares of all k + 1 classes."""
+    return np.append((1 - novel_share) * marginal, novel_share)
 
 
 def _first_of_each(y: Ints, k: int, *, exclude: AnyArray) -> AnyArray:

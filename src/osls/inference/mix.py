@@ -1,0 +1,103 @@
+"""From held-out scores to the mix: steps 3 and 5 of PULSE as pure functions of the scores.
+
+A fit enters the shares, their intervals and the novelty test only through the scores of its models on rows
+that they did not see. So the same object answers for a fit, for a bootstrap replicate of it, and for a study
+that has kept the scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from sklearn.base import clone
+
+from osls._typing import Floats
+from osls.inference.intervals import bootstrap_mix, normal_interval
+from osls.inference.novelty import NoveltyTest, novelty_test
+from osls.mixture import BBE, MixtureEstimator, bbe_by_class
+from osls.shift.held_out import HeldOutScores
+from osls.shift.joint import JointEstimate, joint_estimate
+from osls.shift.separability import refined_marginal, separability_marginal
+
+__all__ = ["SHIFTS", "MixFromScores"]
+
+SHIFTS = ("refined", "joint", "bbe", "separability")
+
+
+@dataclass(frozen=True)
+class MixFromScores:
+    """How the mix is estimated.
+
+    Attributes
+    ----------
+    shift : {"refined", "joint", "bbe", "separability"}
+        How the known classes' shares are, see :class:`osls.PULSE`.
+    mixture : MixtureEstimator
+        How the share of known rows is.
+    """
+
+    shift: str = "refined"
+    mixture: MixtureEstimator = field(default_factory=BBE)
+
+    def known_marginal(self, scores: HeldOutScores) -> Floats:
+        """p'_t, the mix among the known classes."""
+        if self.shift != "refined":
+            return self._first_marginal(scores)
+        return refined_marginal(scores, *_joint(scores), clone(self.mixture))
+
+    def novel_share(self, scores: HeldOutScores, marginal: Floats) -> float:
+        """Share of the target that the known classes, in the mix ``marginal``, do not explain."""
+        known = clone(self.mixture).fit(*scores.domain(marginal), scores.weights(marginal))
+        return 1 - float(known.alpha_)
+
+    def mix(self, scores: HeldOutScores) -> Floats:
+        """Shares of all k + 1 classes."""
+        marginal = self.known_marginal(scores)
+        novel = self.novel_share(scores, marginal)
+        return np.append((1 - novel) * marginal, novel)
+
+    def test(self, scores: HeldOutScores, level: float) -> NoveltyTest:
+        """Test "nothing is new".
+
+        It compares domain scores, so it takes the mix that came from them. Maximum likelihood is closer to
+        the truth but not to these scores, and what is left between them would look new.
+        """
+        first = self._first_marginal(scores)
+        return novelty_test(*scores.domain(first), scores.weights(first), cross_fitted=True, level=level)
+
+    def interval(
+        self, scores: HeldOutScores, mix: Floats, *, level: float, repeats: int, rng: np.random.Generator
+    ) -> Floats:
+        """Bootstrap an estimate; the label shift is estimated anew each time, so its uncertainty counts."""
+        replicates, factor = bootstrap_mix(
+            lambda source, target: self.mix(scores.take(source, target)),
+            scores.y,
+            len(scores.class_target),
+            repeats=repeats,
+            rng=rng,
+        )
+        interval = normal_interval(mix, replicates, factor, level)
+        if mix[-1] == 0:
+            # Not found is not absent: the upper end is that of the estimate before it was set to zero.
+            estimate = normal_interval(self.mix(scores), replicates, factor, level)
+            interval[-1, 1] = max(interval[-1, 1], estimate[-1, 1])
+        return interval
+
+    def _first_marginal(self, scores: HeldOutScores) -> Floats:
+        """p'_t from bins alone, unless the separability variant is asked for."""
+        if self.shift == "bbe":
+            return bbe_by_class(scores.class_source, scores.y, scores.class_target).marginal
+        if self.shift == "separability":
+            return separability_marginal(scores, clone(self.mixture))
+        return _joint(scores).mix
+
+
+def _joint(scores: HeldOutScores) -> JointEstimate:
+    """Return the joint estimate and its errors, of sum one."""
+    mix, error = joint_estimate(scores.domain_source, scores.y, scores.domain_target)
+    total = float(mix.sum())
+    if total == 0:
+        # No class is found in the target at all: nothing speaks against the source's mix.
+        return JointEstimate(scores.source_marginal, np.zeros(len(mix)))
+    return JointEstimate(mix / total, error / total)
