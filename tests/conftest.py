@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from sklearn.datasets import load_digits
@@ -22,9 +23,10 @@ from osls.baselines import (
     SourceOnly,
 )
 from osls.datasets import OSLSProblem, simulate_osls
+from osls.mixture import BBE, DEDPUL, ElkanNoto, Regroup, Subsample
 from osls.testing import blobs, small_problem
 
-__all__ = ["ADAPTERS", "FOREST", "blobs", "examples"]
+__all__ = ["ADAPTERS", "ESTIMATORS", "FOREST", "blobs", "examples", "keep_two_thirds_at_the_top"]
 
 # `make fuzz` runs each property ten thousand times; without the profile each test says how often.
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
@@ -72,3 +74,19 @@ def problem() -> OSLSProblem:
 def digits_problem() -> OSLSProblem:
     """Digits of which 8 and 9 are novel."""
     return simulate_osls(*load_digits(return_X_y=True), novel=[8, 9], random_state=1)
+
+
+def keep_two_thirds_at_the_top(score):
+    return np.where(score > 0.5, 2 / 3, 1.0)
+
+
+ESTIMATORS = {
+    "bbe": BBE(),
+    "dedpul": DEDPUL(),
+    "ratio": ElkanNoto("ratio"),
+    "mean": ElkanNoto("mean"),
+    "max": ElkanNoto("max"),
+    "regroup": Regroup(),
+    "regroup-dedpul": Regroup(DEDPUL(), fraction=0.2),
+    "subsample": Subsample(keep_two_thirds_at_the_top),
+}

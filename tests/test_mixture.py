@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import osls.mixture
+from conftest import ESTIMATORS, keep_two_thirds_at_the_top
 from osls.mixture import BBE, DEDPUL, ElkanNoto, MixtureEstimator, Regroup, Subsample
 from osls.mixture.bootstrap import Scores, bootstrap_interval, thin
 from osls.mixture.dedpul import em_share
@@ -21,22 +22,6 @@ from osls.testing.problems import calibrated_scores
 
 PEER = json.loads((Path(__file__).parent / "peers" / "dedpul.json").read_text())
 scores = st.lists(st.integers(0, 40), min_size=1, max_size=60).map(lambda s: np.array(s) / 40)
-
-
-def keep_two_thirds_at_the_top(score):
-    return np.where(score > 0.5, 2 / 3, 1.0)
-
-
-ESTIMATORS = {
-    "bbe": BBE(),
-    "dedpul": DEDPUL(),
-    "ratio": ElkanNoto("ratio"),
-    "mean": ElkanNoto("mean"),
-    "max": ElkanNoto("max"),
-    "regroup": Regroup(),
-    "regroup-dedpul": Regroup(DEDPUL(), fraction=0.2),
-    "subsample": Subsample(keep_two_thirds_at_the_top),
-}
 
 
 def betas(seed, n, m, alpha, a_p=6, b_p=2, a_n=1, b_n=6):

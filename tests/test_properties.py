@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from conftest import examples
+from conftest import ESTIMATORS, examples
 from osls import load
 from osls.datasets import simulate_osls
 from osls.files import read_table
 from osls.files.predictions import write_predictions
-from osls.mixture import BBE, DEDPUL, ElkanNoto, Regroup, Subsample, bbe_by_class
+from osls.mixture import BBE, ElkanNoto, Regroup, Subsample, bbe_by_class
 from osls.persist import save
 from osls.shift import BBSE, MLLS, RLLS
 
@@ -31,20 +31,6 @@ def keep_half(score):
     return np.full(len(score), 0.5)
 
 
-def keep_two_thirds_at_the_top(score):
-    return np.where(score > 0.5, 2 / 3, 1.0)
-
-
-ESTIMATORS = {
-    "bbe": BBE(),
-    "dedpul": DEDPUL(),
-    "ratio": ElkanNoto("ratio"),
-    "mean": ElkanNoto("mean"),
-    "max": ElkanNoto("max"),
-    "regroup": Regroup(),
-    "regroup-dedpul": Regroup(DEDPUL(), fraction=0.2),
-    "subsample": Subsample(keep_two_thirds_at_the_top),
-}
 every = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
 # These read the order of the scores and nothing else. Subsample does if what it keeps does not depend on the
 # score; an acceptance of the caller's would have to be transformed with it.

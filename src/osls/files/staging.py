@@ -6,18 +6,17 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from osls._drafts import remove_if_abandoned
 from osls.files.errors import InputError
 
 __all__ = ["check_destination", "check_writable", "staged_file", "staged_folder"]
 
 # A folder with this file in it is a run of ours and may be replaced if asked for.
 _MARK = "mix.json"
-_ABANDONED_SECONDS = 86_400
 # What mkdtemp makes of a prefix.
 _DRAFT = re.compile(r"\.(old\.)?[a-z0-9_]{8}")
 
@@ -66,12 +65,7 @@ def _sweep(out: Path) -> None:
     """Delete what processes that were killed at least a day ago left beside a run that is whole."""
     for path in out.parent.iterdir():
         if _DRAFT.fullmatch(path.name.removeprefix(f".{out.name}")) and path.is_dir():
-            try:
-                abandoned = time.time() - path.stat().st_mtime > _ABANDONED_SECONDS
-            except FileNotFoundError:
-                continue
-            if abandoned:
-                shutil.rmtree(path, ignore_errors=True)
+            remove_if_abandoned(path)
 
 
 def _make_parents(folder: Path) -> list[Path]:

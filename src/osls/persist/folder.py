@@ -10,12 +10,12 @@ import re
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from osls._drafts import remove_if_abandoned
 from osls.persist.errors import ModelError, in_short
 
 __all__ = ["FORMAT", "MANIFEST", "TENSORS", "Draft", "Stored", "current", "drafting"]
@@ -28,7 +28,6 @@ _NAME = "osls-model"
 _BLANK = "0" * 64
 _FILE_NAME = re.compile(r"tensors\.safetensors|sklearn/[0-9]{1,9}\.skops")
 _DIGEST = re.compile("[0-9a-f]{64}")
-_ABANDONED_SECONDS = 86_400
 
 
 # -- Writing ----------------------------------------------------------------------------------------
@@ -109,12 +108,7 @@ def _sweep(target: Path) -> None:
     for path in _siblings(target, "old"):
         shutil.rmtree(path, ignore_errors=True)
     for path in _siblings(target, "new"):
-        try:
-            abandoned = time.time() - path.stat().st_mtime > _ABANDONED_SECONDS
-        except FileNotFoundError:
-            continue
-        if abandoned:
-            shutil.rmtree(path, ignore_errors=True)
+        remove_if_abandoned(path)
 
 
 def _sibling(target: Path, role: str) -> Path:
