@@ -30,16 +30,14 @@ __all__ = ["ADAPTERS", "ESTIMATORS", "FOREST", "blobs", "examples", "keep_two_th
 
 # `make fuzz` runs each property ten thousand times; without the profile each test says how often.
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
-settings.register_profile(
-    "long", max_examples=10_000, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck)
-)
+settings.register_profile("long", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 if LONG:
     settings.load_profile("long")
 
 
-def examples(count: int) -> settings:
-    """So many examples in `make test`, ten thousand in `make fuzz`; no limit of time for one of them."""
-    return settings() if LONG else settings(max_examples=count, deadline=None)
+def examples(count: int, *, cases: int = 1) -> settings:
+    """So many examples of each case in `make test`; in `make fuzz` the cases share ten thousand."""
+    return settings(max_examples=-(-10_000 // cases) if LONG else count, deadline=None)
 
 
 FOREST = ExtraTreesClassifier(20)

@@ -93,13 +93,13 @@ def changed(data, edits):
 
 class TestTables:
     @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".npz"])
-    @examples(25)
+    @examples(25, cases=6)
     @given(data=st.binary(max_size=80))
     def test_random_bytes(self, suffix, data, scratch):
         demand_table_or_sentence(scratch / f"a{suffix}", data)
 
     @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
-    @examples(150)
+    @examples(150, cases=2)
     @given(data=csv_texts)
     def test_almost_csv(self, suffix, data, scratch):
         demand_table_or_sentence(scratch / f"b{suffix}", data)
@@ -110,13 +110,13 @@ class TestTables:
         demand_table_or_sentence(scratch / "c.jsonl", data)
 
     @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow", ".npz", ".jsonl"])
-    @examples(40)
+    @examples(40, cases=5)
     @given(edits=changes)
     def test_sound_files_with_bytes_changed(self, suffix, edits, sound_tables, scratch):
         demand_table_or_sentence(scratch / f"d{suffix}", changed(sound_tables[suffix], edits))
 
     @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow", ".npz", ".jsonl"])
-    @examples(15)
+    @examples(15, cases=5)
     @given(part=st.floats(0, 1))
     def test_sound_files_cut_short(self, suffix, part, sound_tables, scratch):
         data = sound_tables[suffix]
@@ -266,7 +266,7 @@ FILES = ["manifest.json", "tensors.safetensors", "sklearn/0.skops"]
 
 class TestModels:
     @pytest.mark.parametrize("name", FILES)
-    @examples(20)
+    @examples(20, cases=len(FILES))
     @given(edits=changes)
     def test_bytes_changed_are_noticed(self, name, edits, sound_model, scratch):
         folder = copied(sound_model, scratch / "changed")
@@ -276,7 +276,7 @@ class TestModels:
         assert demand_model_or_sentence(folder) is same
 
     @pytest.mark.parametrize("name", FILES[1:])
-    @examples(30)
+    @examples(30, cases=len(FILES) - 1)
     @given(edits=changes)
     def test_bytes_changed_under_right_digests(self, name, edits, sound_model, scratch):
         folder = copied(sound_model, scratch / "resealed")

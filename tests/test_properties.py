@@ -46,7 +46,7 @@ def rising_tables(draw):
 
 class TestMixture:
     @pytest.mark.parametrize("estimator", BY_ORDER.values(), ids=BY_ORDER)
-    @examples(30)
+    @examples(30, cases=len(BY_ORDER))
     @given(positive=grid_scores, unlabeled=grid_scores, table=rising_tables())
     def test_rising_transformations_change_nothing(self, estimator, positive, unlabeled, table):
         alpha = clone(estimator).fit(positive, unlabeled).alpha_
@@ -68,7 +68,7 @@ class TestMixture:
         assert ElkanNoto().fit(factor * positive, factor * unlabeled).alpha_ == pytest.approx(alpha)
 
     @every
-    @examples(20)
+    @examples(20, cases=len(ESTIMATORS))
     @given(positive=scores, unlabeled=scores, random=shuffles)
     def test_alpha_is_a_share_whatever_the_order(self, estimator, positive, unlabeled, random):
         alpha = clone(estimator).fit(positive, unlabeled).alpha_
@@ -77,7 +77,7 @@ class TestMixture:
         assert clone(estimator).fit(positive[order], unlabeled[::-1]).alpha_ == pytest.approx(alpha, abs=1e-9)
 
     @pytest.mark.parametrize("name", ["bbe", "dedpul", "ratio", "mean", "max", "regroup-dedpul"])
-    @examples(15)
+    @examples(15, cases=6)
     @given(positive=scores, unlabeled=scores, scale=st.floats(1e-3, 1e3))
     def test_only_the_ratios_of_weights_matter(self, name, positive, unlabeled, scale):
         weight = np.linspace(0.5, 1.5, len(positive))
@@ -88,7 +88,7 @@ class TestMixture:
         assert two == pytest.approx(one, abs=1e-6)
 
     @pytest.mark.parametrize("form", ["ratio", "mean", "max"])
-    @examples(20)
+    @examples(20, cases=3)
     @given(positive=scores, unlabeled=scores, times=st.integers(2, 5))
     def test_elkan_noto_does_not_see_duplication(self, form, positive, unlabeled, times):
         plain = ElkanNoto(form).fit(positive, unlabeled).alpha_
@@ -110,7 +110,7 @@ class TestMixture:
         assert copied.upper_bound_ <= plain.upper_bound_
 
     @every
-    @examples(10)
+    @examples(10, cases=len(ESTIMATORS))
     @given(positive=scores, unlabeled=scores, times=st.integers(2, 4))
     def test_duplication_leaves_a_share(self, estimator, positive, unlabeled, times):
         alpha = clone(estimator).fit(np.repeat(positive, times), np.tile(unlabeled, times)).alpha_
@@ -130,7 +130,7 @@ class TestMixture:
 
 class TestShift:
     @pytest.mark.parametrize("estimator", [BBSE(), RLLS(), MLLS()], ids=["bbse", "rlls", "mlls"])
-    @examples(10)
+    @examples(10, cases=3)
     @given(seed=st.integers(0, 10**6), k=st.integers(2, 4), random=shuffles)
     def test_the_mix_is_a_distribution_and_follows_the_classes(self, estimator, seed, k, random):
         rng = np.random.default_rng(seed)
@@ -223,7 +223,7 @@ def scratch(tmp_path_factory):
 
 class TestRoundTrips:
     @pytest.mark.parametrize("name", ["bbe", "dedpul", "ratio", "regroup"])
-    @examples(5)
+    @examples(5, cases=4)
     @given(positive=scores, unlabeled=scores)
     def test_saved_estimators_know_what_they_knew(self, name, positive, unlabeled, scratch):
         fitted = clone(ESTIMATORS[name]).fit(positive, unlabeled)
@@ -233,7 +233,7 @@ class TestRoundTrips:
         assert again.interval(n_boot=3) == fitted.interval(n_boot=3)
 
     @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-    @examples(25)
+    @examples(25, cases=2)
     @given(data=st.data(), header=headers)
     def test_what_is_written_is_read(self, suffix, data, header, scratch):
         """Predictions: strings with any letters, and numbers to the last digit."""
