@@ -32,6 +32,13 @@ class _StackedBatchNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         members, batch, width = x.shape
+        if not self.training:
+            # A known scale and shift a column: nothing has to be rearranged for it.
+            mean, variance = self.norm.running_mean, self.norm.running_var
+            assert mean is not None and variance is not None
+            scale = self.norm.weight / torch.sqrt(variance + self.norm.eps)
+            shift = self.norm.bias - scale * mean
+            return torch.addcmul(shift.view(members, 1, width), x, scale.view(members, 1, width))
         flat = x.transpose(0, 1).reshape(batch, members * width)
         normed: Tensor = self.norm(flat)
         return normed.reshape(batch, members, width).transpose(0, 1)

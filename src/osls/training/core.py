@@ -15,9 +15,19 @@ from osls._typing import AnyArray, Floats
 from osls.distributed import ddp
 from osls.distributed.batchnorm import synced_batch_norm
 
-__all__ = ["Schedule", "Trainer", "as_tensor", "resolve_device", "schedule_for", "score_rows", "seeded"]
+__all__ = [
+    "SCORING_CHUNK",
+    "Schedule",
+    "Trainer",
+    "as_tensor",
+    "resolve_device",
+    "schedule_for",
+    "score_rows",
+    "seeded",
+]
 
-_SCORING_CHUNK = 4096
+# Rows that a network scores at a time.
+SCORING_CHUNK = 4096
 
 
 @dataclass(frozen=True)
@@ -179,5 +189,5 @@ def _scheduler(
 def score_rows(network: Callable[[Tensor], Tensor], rows: Tensor, row_axis: int = 0) -> Floats:
     """Outputs of a network in evaluation mode, in chunks."""
     with torch.inference_mode():
-        chunks = [network(chunk) for chunk in torch.split(rows, _SCORING_CHUNK)]
+        chunks = [network(chunk) for chunk in torch.split(rows, SCORING_CHUNK)]
     return np.asarray(torch.cat(chunks, dim=row_axis).cpu().numpy())

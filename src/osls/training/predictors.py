@@ -8,11 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from scipy.special import expit, softmax
 from torch import Tensor, nn
 
 from osls._typing import AnyArray, Floats
-from osls.training.core import as_tensor, score_rows
+from osls.training.core import SCORING_CHUNK, as_tensor, score_rows
 from osls.training.encoding import Encoder
 
 __all__ = ["Blended", "Constant", "FittedClassifier", "Networks", "Predictor", "SklearnModels"]
@@ -51,11 +50,18 @@ class Networks:
         )
 
     def predict_proba(self, X: AnyArray) -> Floats:
-        logits = self.logits(as_tensor(self.encoder(X), self.device))
+        self.networks.eval()
+        # Piece by piece from the rows to the answer: what lies between is small and stays in the cache.
+        starts = range(0, max(X.shape[0], 1), SCORING_CHUNK)
+        with torch.inference_mode():
+            return np.concatenate([self._mean_proba(X[i : i + SCORING_CHUNK]) for i in starts])
+
+    def _mean_proba(self, X: AnyArray) -> Floats:
+        rows = as_tensor(self.encoder(X), self.device)
+        logits = self.networks(rows.expand(self.members, *rows.shape))
         if logits.shape[2] == 1:
-            positive = expit(logits[:, :, 0]).mean(axis=0)
-            return np.column_stack([1 - positive, positive])
-        return np.asarray(softmax(logits, axis=2).mean(axis=0))
+            logits = torch.cat([-logits / 2, logits / 2], dim=2)
+        return np.asarray(logits.softmax(dim=2).mean(dim=0).cpu().numpy())
 
 
 @dataclass(frozen=True)
