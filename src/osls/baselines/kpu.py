@@ -141,7 +141,7 @@ class KPU(OpenSetAdapter):
 
             while trainer.steps_done < schedule.steps:
                 loss = trainer.run(loss_of_next_batch, min(epoch, schedule.steps - trainer.steps_done))
-                scores = self._predictor.logits(learner.rows)[fold, everyone]
+                scores = self._predictor.held_out_logits(learner.rows, fold)
                 bins = bbe_by_class(scores[:n], task.y, scores[n:], delta=self.delta, gamma=self.gamma)
                 warm = trainer.steps_done < self.warm_start * schedule.steps
                 if not warm:

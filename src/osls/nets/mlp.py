@@ -35,7 +35,8 @@ class _StackedBatchNorm(nn.Module):
         if not self.training:
             # A known scale and shift a column: nothing has to be rearranged for it.
             mean, variance = self.norm.running_mean, self.norm.running_var
-            assert mean is not None and variance is not None
+            assert mean is not None
+            assert variance is not None
             scale = self.norm.weight / torch.sqrt(variance + self.norm.eps)
             shift = self.norm.bias - scale * mean
             return torch.addcmul(shift.view(members, 1, width), x, scale.view(members, 1, width))

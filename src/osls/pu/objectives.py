@@ -122,7 +122,7 @@ def train_objective(
         for stop in np.unique(np.linspace(warm, steps, _SNAPSHOTS + 1).astype(int))[1:].tolist():
             mean_loss = run(loss, stop)
             learner.advance(1 / _SNAPSHOTS)
-            logits = predictor.logits(learner.rows)[fold, np.arange(n + m), 0]
+            logits = predictor.held_out_logits(learner.rows, fold)[:, 0]
             risk = unbiased_risk(logits[:n], logits[n:], alpha, positive_weight=problem.source_weight)
             best.offer(risk, logits)
             history.append({"step": name, "steps": stop, "loss": mean_loss, "risk": risk})

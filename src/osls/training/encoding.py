@@ -34,7 +34,7 @@ class Encoder:
         self.row_shape: tuple[int, ...] = dense.shape[1:]
         axes = 0 if dense.ndim == 2 else (0, 1, 2, 3)
         self._mean = dense.mean(axis=axes, dtype=np.float64).astype(np.float32)
-        std = dense.std(axis=axes, dtype=np.float64)
+        std = _spread(dense, self._mean, axes)
         # A column that hardly varies beside the others (a corner pixel) must not be blown up to unit noise.
         floor = 0.05 * float(np.mean(std)) if dense.ndim == 2 and self._comparable(std) else 0.0
         std = np.maximum(std, floor)
@@ -47,7 +47,8 @@ class Encoder:
         return len(positive) >= 32 and float(np.quantile(positive, 0.9) / np.median(positive)) < 10
 
     def __call__(self, X: AnyArray) -> AnyArray:
-        scaled = (self._dense(X) - self._mean) / self._scale
+        scaled = self._dense(X) - self._mean
+        scaled /= self._scale
         return np.asarray(np.clip(scaled, -_CLIP, _CLIP, out=scaled))
 
     def get_state(self) -> dict[str, Any]:
@@ -68,6 +69,13 @@ class Encoder:
         elif sparse.issparse(X):
             X = X.toarray()
         return np.asarray(X, dtype=np.float32)
+
+
+def _spread(dense: AnyArray, mean: AnyArray, axes: int | tuple[int, ...]) -> AnyArray:
+    """Return the standard deviation along the axes, a few rows at a time: it needs double precision."""
+    pieces = np.array_split(dense, 1 + len(dense) // 4096)
+    total = sum(np.square(piece - mean.astype(np.float64)).sum(axis=axes) for piece in pieces)
+    return np.asarray(np.sqrt(total / (dense.size / mean.size)))
 
 
 class Verbatim(Encoder):

@@ -30,7 +30,7 @@ from torch.nn.functional import cross_entropy
 
 from osls._typing import AnyArray, Floats, Ints
 from osls.nets import SmallResNet, StackedMLP
-from osls.training.core import Schedule, Trainer, as_tensor, seeded
+from osls.training.core import SCORING_CHUNK, Schedule, Trainer, as_tensor, seeded
 from osls.training.encoding import encoder_for
 from osls.training.history import Advance, no_progress
 from osls.training.predictors import Blended, Networks, Predictor, SklearnModels
@@ -64,15 +64,6 @@ class Learner(ABC):
     @abstractmethod
     def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
         """Train one model a fold and score the pool."""
-
-
-def _gather(by_fold: Floats, fold: Ints) -> Floats:
-    """Pick each row's score from the model that must not have seen it, (folds, n, c) -> (n, c)."""
-    free = fold < 0
-    picked: Floats = by_fold[np.where(free, 0, fold), np.arange(len(fold))]
-    if free.any():
-        picked[free] = by_fold[:, free].mean(axis=0)
-    return picked
 
 
 class NetworkLearner(Learner):
@@ -130,8 +121,11 @@ class NetworkLearner(Learner):
                 trainer.run(loss_of_next_batch, steps)
                 self.advance(steps / self.schedule.steps)
         predictor = self.predictor(networks, members)
-        scores = softmax(predictor.logits(self.rows), axis=2)
-        return FoldModels(_gather(scores, fold), predictor)
+        scores = np.asarray(softmax(predictor.held_out_logits(self.rows, fold), axis=1))
+        # Rows that no model has seen are everybody's.
+        for free in np.array_split(np.flatnonzero(fold < 0), 1 + len(fold) // SCORING_CHUNK):
+            scores[free] = predictor.mean_proba(self.rows[free])
+        return FoldModels(scores, predictor)
 
 
 class _Members(nn.Module):

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
-from osls._typing import AnyArray, Floats
+from osls._typing import AnyArray, Floats, Ints
 from osls.training.core import SCORING_CHUNK, as_tensor, score_rows
 from osls.training.encoding import Encoder
 
@@ -49,19 +50,36 @@ class Networks:
             lambda chunk: self.networks(chunk.expand(self.members, *chunk.shape)), rows, row_axis=1
         )
 
-    def predict_proba(self, X: AnyArray) -> Floats:
+    def held_out_logits(self, rows: Tensor, fold: Ints) -> Floats:
+        """Logits of each row by the member that its fold names, (n, outputs); nan without a fold (-1)."""
         self.networks.eval()
+        own = [torch.from_numpy(np.flatnonzero(fold == f)) for f in range(self.members)]
+        # All members score in one call, each its own rows. Those with fewer get row 0 on top.
+        table = pad_sequence(own, batch_first=True).to(self.device)
+        width = max(1, SCORING_CHUNK // self.members)
+        with torch.inference_mode():
+            by_member = torch.cat(
+                [self.networks(rows[part]) for part in torch.split(table, width, dim=1)], dim=1
+            )
+        logits = np.full((len(fold), by_member.shape[2]), np.nan, dtype=np.float32)
+        for rows_of_member, scores in zip(own, by_member.cpu().numpy(), strict=True):
+            logits[rows_of_member] = scores[: len(rows_of_member)]
+        return logits
+
+    def predict_proba(self, X: AnyArray) -> Floats:
         # Piece by piece from the rows to the answer: what lies between is small and stays in the cache.
         starts = range(0, max(X.shape[0], 1), SCORING_CHUNK)
-        with torch.inference_mode():
-            return np.concatenate([self._mean_proba(X[i : i + SCORING_CHUNK]) for i in starts])
+        pieces = (as_tensor(self.encoder(X[i : i + SCORING_CHUNK]), self.device) for i in starts)
+        return np.concatenate([self.mean_proba(rows) for rows in pieces])
 
-    def _mean_proba(self, X: AnyArray) -> Floats:
-        rows = as_tensor(self.encoder(X), self.device)
-        logits = self.networks(rows.expand(self.members, *rows.shape))
-        if logits.shape[2] == 1:
-            logits = torch.cat([-logits / 2, logits / 2], dim=2)
-        return np.asarray(logits.softmax(dim=2).mean(dim=0).cpu().numpy())
+    def mean_proba(self, rows: Tensor) -> Floats:
+        """Probabilities of a few rows on the device, the mean over all members."""
+        self.networks.eval()
+        with torch.inference_mode():
+            logits = self.networks(rows.expand(self.members, *rows.shape))
+            if logits.shape[2] == 1:
+                logits = torch.cat([-logits / 2, logits / 2], dim=2)
+            return np.asarray(logits.softmax(dim=2).mean(dim=0).cpu().numpy())
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,9 @@ __all__ = ["LearnerSpec", "as_fitted", "choose_learner"]
 LearnerSpec = str | NetworkFactory | Any
 _NAMES = ("auto", "mlp", "trees", "linear", "convnet")
 _WIDE = 64
+# Of so many rows a network learns more than a forest whose trees are kept small (covtype), and the forests of
+# all folds would outgrow the data many times.
+_MANY_ROWS = 50_000
 
 
 def choose_learner(
@@ -79,7 +82,7 @@ def choose_learner(
     def automatic() -> Learner:
         if X.ndim == 4:
             return network(convnet)
-        if networks_only:
+        if networks_only or (X.shape[0] > _MANY_ROWS and not sparse.issparse(X)):
             return network(None)
         return Blend(network(None, half), linear(half) if sparse.issparse(X) else trees(half))
 
