@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -22,7 +23,7 @@ from osls.shift.joint import domain_score, joint_marginal, solve_bins
 from osls.shift.programme import largest_mix
 from osls.training.core import Schedule, as_tensor, seeded
 from osls.training.encoding import Encoder
-from osls.training.learners import Blend, FoldModels, Learner, SklearnLearner
+from osls.training.learners import Blend, FoldModels, Learner, NetworkLearner, SklearnLearner
 from osls.training.predictors import Constant
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.select import choose_learner
@@ -202,6 +203,18 @@ class TestNetworks:
         changed[0] = 0
         torch.testing.assert_close(stack(changed)[1], before)
 
+    def test_a_stack_normalises_as_torch_does_once_trained(self):
+        torch.manual_seed(0)
+        stack = StackedMLP(3, 4, 2, (8,), dropout=0.0)
+        for _ in range(5):
+            stack(3 + 2 * torch.randn(3, 64, 4))
+        stack.eval()
+        linear, norm, relu, _, last = stack.layers
+        x = torch.randn(3, 5, 4)
+        flat = linear(x).transpose(0, 1).reshape(5, 24)
+        expected = last(relu(norm.norm(flat)).reshape(5, 3, 8).transpose(0, 1))
+        torch.testing.assert_close(stack(x), expected)
+
     def test_convnet_handles_tiny_images(self):
         assert SmallResNet(1, 5, width=4)(torch.zeros(2, 1, 8, 8)).shape == (2, 5)
 
@@ -228,6 +241,13 @@ class TestNetworks:
         assert np.abs(encoded).max() <= 8
         assert (encoded[:, 0] == 0).all()
 
+    @pytest.mark.parametrize("shape", [(9000, 3), (5000, 1, 2, 2)])
+    def test_encoder_standardises_more_rows_than_it_takes_at_a_time(self, shape):
+        encoded = Encoder(X := np.random.default_rng(0).normal(5, 3, shape))(X)
+        axes = 0 if len(shape) == 2 else None
+        np.testing.assert_allclose(encoded.mean(axis=axes), 0, atol=1e-4)
+        np.testing.assert_allclose(encoded.std(axis=axes), 1, atol=1e-4)
+
 
 class TestLearners:
     X = np.repeat([[0.0], [1.0]], 20, axis=0)
@@ -242,6 +262,27 @@ class TestLearners:
         learner = SklearnLearner(X, KNeighborsClassifier(1))
         scores = learner.cross_fit(y, np.ones(200), fold, 2, seed=0).scores
         assert 0.3 < np.mean(scores.argmax(axis=1) == y) < 0.7
+
+    def test_networks_score_rows_by_the_member_that_did_not_see_them(self):
+        """Also where the folds are uneven, a row is everybody's, and rows come in several pieces."""
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(9000, 2)), rng.integers(2, size=9000)
+        fold = rng.choice([-1, 0, 1, 2], 9000, p=[0.5, 0.3, 0.15, 0.05])
+        learner = NetworkLearner(X, factory=None, schedule=Schedule(5, 32), device=torch.device("cpu"))
+        models = learner.cross_fit(y, np.ones(9000), fold, 2, seed=0)
+        by_member = softmax(models.predictor.logits(learner.rows), axis=2)
+        mean = by_member.mean(axis=0)
+        expected = np.where(fold[:, None] < 0, mean, by_member[fold, np.arange(9000)])
+        np.testing.assert_allclose(models.scores, expected, atol=1e-6)
+        np.testing.assert_allclose(models.predictor.predict_proba(X), mean, atol=1e-6)
+
+    def test_many_rows_are_left_to_a_network(self):
+        def choose(rows):
+            X = np.zeros((rows, 1), dtype=np.float32)
+            return choose_learner("auto", X, max_steps=None, device="cpu", n_jobs=None)
+
+        assert isinstance(choose(50_000), Blend)
+        assert isinstance(choose(50_001), NetworkLearner)
 
     def test_zero_weight_is_never_trained_on(self):
         wrong = np.where(np.arange(40) % 4 == 0, 1 - self.y, self.y)

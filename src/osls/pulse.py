@@ -46,7 +46,8 @@ class PULSE(OpenSetAdapter):
     source_classifier, discriminator : "auto", "mlp", "trees", "linear", "convnet", estimator or factory
         The models for "which known class?" and for "known or novel?". "auto" is a small convnet for
         images; for tables an MLP and extremely randomised trees (an MLP and logistic regression if
-        sparse), blended by their out-of-fold log loss. Or a scikit-learn classifier, or a callable
+        sparse), blended by their out-of-fold log loss; an MLP alone if the source and the target have more
+        than 50,000 rows. Or a scikit-learn classifier, or a callable
         ``(input_shape, n_outputs) -> torch.nn.Module``. A source classifier that is already fitted (on
         other rows) is used as it is.
     shift : {"auto", "refined", "joint", "bbe", "separability"}, default="auto"
