@@ -540,6 +540,16 @@ def npz_without_rows(folder: Path) -> Arguments:
     return npz(folder, X=None)
 
 
+@case("source.npz", "X has no rows")
+def npz_with_a_matrix_of_no_rows(folder: Path) -> Arguments:
+    return npz(folder, X=np.zeros((0, 3)), y=np.zeros(0, dtype=int))
+
+
+@case("source.npz", "X has shape (40,)", "one row an example")
+def npz_of_one_axis(folder: Path) -> Arguments:
+    return npz(folder, X=np.arange(40.0))
+
+
 @case("source.npz", "Python objects")
 def npz_with_pickled_objects(folder: Path) -> Arguments:
     return npz(folder, y=np.array([{"a": 1}] * 40, dtype=object))

@@ -8,9 +8,11 @@ import gzip
 import hashlib
 import http.server
 import io
+import itertools
 import json
 import os
 import pickle
+import shutil
 import struct
 import tarfile
 import threading
@@ -25,7 +27,7 @@ from PIL import Image
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from osls.datasets import DATASETS, Dataset, Labelled, load_dataset, simulate_osls
+from osls.datasets import DATASETS, Dataset, Labelled, breeds, load_dataset, simulate_osls
 from osls.datasets.archive import unpack
 from osls.datasets.arrays import load_mnist, read_idx
 from osls.datasets.breeds import Hierarchy
@@ -37,6 +39,7 @@ from osls.datasets.folders import cache_folder
 from osls.datasets.images import image_files, read_image
 from osls.datasets.medical import BREAKHIS_CLASSES
 from osls.datasets.origin import Origin
+from osls.datasets.store import prepared
 from osls.datasets.tabula_muris import variable_genes
 
 
@@ -106,6 +109,18 @@ class TestRegistry:
         with pytest.raises(FileNotFoundError):
             load_dataset(name).load()
         assert not cache_folder().exists()
+
+    def test_without_a_data_folder_the_error_says_how_to_name_one(self, data, monkeypatch):
+        monkeypatch.delenv("OSLS_DATA")
+        with pytest.raises(FileNotFoundError, match="set the environment variable OSLS_DATA"):
+            load_dataset("letter").load()
+
+    @pytest.mark.parametrize(("name", "hint"), [("digitz", " Did you mean 'digits'?"), ("?", "")])
+    def test_an_unknown_name_is_an_error_that_lists_those_there_are(self, name, hint):
+        with pytest.raises(ValueError, match="unknown data set") as error:
+            load_dataset(name)
+        assert str(error.value).startswith(f"unknown data set {name!r}; known: digits, ")
+        assert str(error.value).endswith(f"cifar10-effnet.{hint}")
 
     def test_same_number_of_novel_classes_as_the_runner_drew(self):
         a, b = np.random.RandomState(5), np.random.RandomState(5)
@@ -249,8 +264,8 @@ class TestCifar:
 class Handler(http.server.BaseHTTPRequestHandler):
     """Serve bytes, ranges too unless told not to; send only so many bytes if told so."""
 
-    def __init__(self, *args, files, log, ranges, cut, **kwargs):
-        self.files, self.log, self.ranges, self.cut = files, log, ranges, cut
+    def __init__(self, *args, files, log, ranges, cut, length, **kwargs):
+        self.files, self.log, self.ranges, self.cut, self.length = files, log, ranges, cut, length
         super().__init__(*args, **kwargs)
 
     def do_GET(self):
@@ -264,7 +279,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(416)
             return
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(content) - start))
+        if self.length:
+            self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
         self.wfile.write(content[start : self.cut])
 
@@ -276,9 +292,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server():
     running = []
 
-    def start(files: dict[str, bytes], *, ranges: bool = True, cut: int | None = None) -> str:
+    def start(
+        files: dict[str, bytes], *, ranges: bool = True, cut: int | None = None, length: bool = True
+    ) -> str:
         start.log = []
-        handler = functools.partial(Handler, files=files, log=start.log, ranges=ranges, cut=cut)
+        handler = functools.partial(
+            Handler, files=files, log=start.log, ranges=ranges, cut=cut, length=length
+        )
         httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -330,9 +350,12 @@ class TestDownload:
             download(remote, tmp_path / "file.bin")
         assert list(tmp_path.iterdir()) == []
 
-    def test_too_large(self, server, tmp_path):
-        remote = self.remote(server({"file.bin": self.CONTENT}), max_bytes=1000)
-        with pytest.raises(ConnectionError, match="1000"):
+    @pytest.mark.parametrize(
+        ("length", "words"), [(True, "announces 700000 bytes"), (False, "sends more than the 1000 bytes")]
+    )
+    def test_too_large(self, server, tmp_path, length, words):
+        remote = self.remote(server({"file.bin": self.CONTENT}, length=length), max_bytes=1000)
+        with pytest.raises(ConnectionError, match=words):
             download(remote, tmp_path / "file.bin")
         assert not (tmp_path / "file.bin").exists()
 
@@ -381,6 +404,30 @@ class TestArchive:
         assert (out / "a" / "b.txt").read_bytes() == b"one"
         assert (out / "c.txt").read_bytes() == b"two"
         assert sorted(p.name for p in tmp_path.iterdir()) == ["archive", "out"]
+
+    @pytest.mark.parametrize("kind", ["zip", "tar"])
+    def test_an_empty_folder_inside_is_kept(self, tmp_path, kind):
+        content = self.zip_bytes({"a/": b""})
+        if kind == "tar":
+            buffer = io.BytesIO()
+            with tarfile.open(fileobj=buffer, mode="w") as tar:
+                info = tarfile.TarInfo("a")
+                info.type = tarfile.DIRTYPE
+                tar.addfile(info)
+            content = buffer.getvalue()
+        out = self.unpack(tmp_path, content)
+        assert [(path.name, path.is_dir()) for path in out.rglob("*")] == [("a", True)]
+
+    def test_what_was_unpacked_before_is_left_alone(self, tmp_path):
+        (tmp_path / "out").mkdir()
+        assert self.unpack(tmp_path, b"no archive") == tmp_path / "out"
+        assert list((tmp_path / "out").iterdir()) == []
+
+    def test_a_place_that_cannot_be_taken(self, tmp_path):
+        (tmp_path / "out").symlink_to(tmp_path / "nowhere")
+        with pytest.raises(NotADirectoryError):
+            self.unpack(tmp_path, tar_bytes({"a": b"1"}))
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["archive", "out"]
 
     @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:evil"])
     @pytest.mark.parametrize("kind", ["zip", "tar"])
@@ -435,6 +482,13 @@ class TestArchive:
         with pytest.raises(FileNotFoundError, match="does not hold x"):
             origin.find()
 
+    def test_a_file_that_is_no_archive_is_fetched_as_it_is(self, data, server):
+        url = server({"x.bin": b"rows"})
+        remote = RemoteFile(f"{url}/x.bin", "md5:" + hashlib.md5(b"rows").hexdigest())
+        found = Origin("X", paths=("x.bin",), advice="Get X.", remote=remote).find(download=True)
+        assert found == cache_folder() / "data" / "x.bin"
+        assert found.read_bytes() == b"rows"
+
 
 class TestMnist:
     @staticmethod
@@ -464,6 +518,21 @@ class TestMnist:
         assert X[0, 255] == 1
         assert y.tolist() == [4, 0, 9, 4]
 
+    def test_npz(self, data):
+        images = np.full((3, 28, 28), 51, np.uint8)
+        np.savez(data / "mnist.npz", X_train=images, y_train=[4, 0, 9], X_test=images[:1], y_test=[4])
+        X, y = labelled = load_dataset("mnist").load()
+        np.testing.assert_allclose(X, np.full((4, 784), 0.2), rtol=1e-6)
+        assert y.tolist() == [4, 0, 9, 4]
+        assert labelled.class_names == ("0", "4", "9")
+
+    def test_images_and_labels_must_agree(self, data):
+        for name, content in self.files().items():
+            (data / name).write_bytes(content)
+        (data / "t10k-labels-idx1-ubyte").write_bytes(self.idx(np.zeros(2, np.uint8)))
+        with pytest.raises(ValueError, match="4 images but 5 labels"):
+            load_dataset("mnist").load()
+
     def test_damage_is_named(self, tmp_path):
         path = tmp_path / "images"
         for content in (b"\0\0\x08\x01\0\0\0\x05abc", b"\0\0\x08\x01\0\0\0\x02abc", b"hello world", b""):
@@ -475,6 +544,44 @@ class TestMnist:
         url = server({"train-images-idx3-ubyte.gz": b"not the official file"})
         with pytest.raises(ValueError, match="f68b3c2dcbeaaa9fbdd348bbdeb94873"):
             load_mnist(download=True, url=url)
+
+
+class TestTables:
+    def test_npz(self, data):
+        np.savez(data / "letter.npz", X=[[1, 2], [3, 4]], y=[0, 1], class_names=["a", "b"])
+        X, y = labelled = load_dataset("letter").load()
+        assert X.dtype == np.float32
+        assert X.tolist() == [[1, 2], [3, 4]]
+        assert y.tolist() == [0, 1]
+        assert labelled.class_names == ("a", "b")
+
+
+class TestPrepared:
+    @staticmethod
+    def build(path: Path) -> tuple[np.ndarray, list[str]]:
+        np.save(path, np.eye(2))
+        return np.array([0, 1]), ["a", "b"]
+
+    def test_of_two_at_once_the_first_one_counts(self, data):
+        def slow(path: Path) -> tuple[np.ndarray, list[str]]:
+            prepared("x", 1, self.build)
+            np.save(path, np.zeros((2, 2)))
+            return np.array([1, 1]), ["late"]
+
+        X, y = labelled = prepared("x", 1, slow)
+        assert X.tolist() == np.eye(2).tolist()
+        assert y.tolist() == [0, 1]
+        assert labelled.class_names == ("a", "b")
+        assert len(list((cache_folder() / "prepared").iterdir())) == 1
+
+    def test_a_place_that_cannot_be_taken(self, data):
+        prepared("x", 1, self.build)
+        (folder,) = (cache_folder() / "prepared").iterdir()
+        shutil.rmtree(folder)
+        folder.symlink_to(data / "nowhere")
+        with pytest.raises(NotADirectoryError):
+            prepared("x", 1, self.build)
+        assert list(folder.parent.iterdir()) == [folder]
 
 
 class TestImages:
@@ -562,6 +669,13 @@ class TestBreakHis:
         with pytest.raises(FileNotFoundError, match="adenosis is missing"):
             load_dataset("breakhis").load()
 
+    def test_a_class_without_images(self, tree):
+        folder = tree / "BreaKHis_v1/histology_slides/breast/benign/SOB/adenosis"
+        for path in image_files(folder):
+            path.unlink()
+        with pytest.raises(FileNotFoundError, match="adenosis holds no image files"):
+            load_dataset("breakhis").load()
+
     def test_npz(self, data):
         X = np.zeros((8, 64, 96, 3), np.uint8)
         np.savez(data / "breakhis400x.npz", X=X, y=np.arange(8), class_names=list(BREAKHIS_CLASSES))
@@ -585,6 +699,10 @@ class TestDermNet:
         assert labelled.y.tolist() == list(range(23))
         assert labelled.class_names[3] == "Disease 03 Photos"
         assert load_dataset("dermnet").load(size=8, split="test").X.max() == 0
+
+    def test_other_splits_are_refused(self, data):
+        with pytest.raises(ValueError, match="split must be 'train' or 'test'; got 'all'"):
+            load_dataset("dermnet").load(split="all")
 
     def test_zip(self, data, tmp_path):
         self.fill(tmp_path / "new")
@@ -618,6 +736,11 @@ class TestUtkFace:
         ages = np.arange(117)
         np.testing.assert_array_equal(age_group(ages), np.searchsorted(bounds, ages))
 
+    def test_a_folder_without_images(self, data):
+        (data / "UTKFace").mkdir()
+        with pytest.raises(FileNotFoundError, match="utkface: its folder holds no image files"):
+            load_dataset("utkface").load()
+
     def test_other_names(self, data):
         save_image(data / "UTKFace" / "holiday.jpg", (0, 0, 0))
         with pytest.raises(ValueError, match=r"holiday\.jpg does not start with an age"):
@@ -626,6 +749,42 @@ class TestUtkFace:
 
 class TestEntity30:
     """A hierarchy of the official form: three nodes at level 4, one of them too small, one with a bypass."""
+
+    @staticmethod
+    def small(folder: Path, branches: dict[str, list[str]], *more: tuple[str, str]) -> Hierarchy:
+        """One node at level 4, ``x``, with branches of classes below its only child, ``y``."""
+        path = ["n00001740", "l1", "l2", "l3", "x", "y"]
+        edges = [*itertools.pairwise(path), *(("y", branch) for branch in branches), *more]
+        edges += [(branch, leaf) for branch, leaves in branches.items() for leaf in leaves]
+        (folder / "class_hierarchy.txt").write_text("".join(f"{p} {c}\n" for p, c in edges))
+        (folder / "node_names.txt").write_text("")
+        info = [[0, leaf, leaf] for leaves in branches.values() for leaf in leaves]
+        (folder / "dataset_class_info.json").write_text(json.dumps(info))
+        return Hierarchy(folder)
+
+    def test_a_node_with_one_child_is_cut_where_it_branches(self, tmp_path):
+        hierarchy = self.small(tmp_path, {"b": list("stuv"), "c": list("klmn")})
+        assert hierarchy.entity30() == {"x": ["s", "t", "k", "l"]}
+
+    def test_branches_that_cannot_be_halved_are_named(self, tmp_path):
+        hierarchy = self.small(tmp_path, {"A": list("abc"), "B": list("def"), "C": list("gh")})
+        with pytest.raises(ValueError, match="gives x no two halves of 4 classes; is it the official one"):
+            hierarchy.entity30()
+
+    def test_a_circle_is_named(self, tmp_path):
+        hierarchy = self.small(tmp_path, {"b": list("stuv"), "c": list("klmn")}, ("b", "l1"))
+        with pytest.raises(ValueError, match="the hierarchy has a circle; is it the official one"):
+            hierarchy.entity30()
+
+    def test_the_hierarchy_is_fetched_if_allowed(self, data, server, tmp_path, monkeypatch):
+        self.small(tmp_path, {"b": ["c"]})
+        files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+        # The official files are not here: sums of our own stand in for theirs.
+        sums = {name: f"md5:{hashlib.md5(content).hexdigest()}" for name, content in files.items()}
+        monkeypatch.setattr(breeds, "_FILES", sums)
+        folder = breeds._hierarchy_folder(True, server(files))
+        assert folder == cache_folder() / "data" / "breeds"
+        assert Hierarchy(folder).below("x") == {"c"}
 
     def write(self, folder: Path) -> dict[str, list[str]]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -764,18 +923,20 @@ def write_h5ad(path: Path, counts: np.ndarray, columns: dict[str, np.ndarray], *
 
 
 class TestTabulaMuris:
-    def write(self, path: Path, *, old: bool = False, n: int = 120, genes: int = 700) -> np.ndarray:
+    def write(
+        self, path: Path, *, old: bool = False, n: int = 120, genes: int = 700, tissue: str = "Liver"
+    ) -> np.ndarray:
         """Counts of two cell types in two training tissues, and what must be left out; returns the types."""
         rng = np.random.default_rng(0)
         types = np.array(["B cell", "T cell"])[rng.integers(0, 2, n)]
         marker = (np.arange(genes) % 7 == 0) & (types == "T cell")[:, None]
         counts = rng.poisson(rng.gamma(2.0, 8.0, size=genes) * np.where(marker, 6.0, 1.0)).astype(np.float32)
-        tissue = np.array(["Liver", "Heart"])[rng.integers(0, 2, n)]
-        types[:4], tissue[4:8] = ["nan", "NA", "rare", "rare"], "Lung"
+        tissues = np.array([tissue, "Heart" if tissue == "Liver" else tissue])[rng.integers(0, 2, n)]
+        types[:4], tissues[4:8] = ["nan", "NA", "rare", "rare"], "Lung"
         counts[8] = 0
         counts[8, 0] = 9000  # enough counts, too few genes
         counts[9] = 1  # too few counts
-        columns = {"cell_ontology_class_reannotated": types, "tissue": tissue}
+        columns = {"cell_ontology_class_reannotated": types, "tissue": tissues}
         write_h5ad(path, counts, columns, old=old)
         return types
 
@@ -801,6 +962,17 @@ class TestTabulaMuris:
         write_h5ad(data / "tabula-muris-comet.h5ad", np.ones((2, 3)), {"kind": np.array(["a", "b"])})
         with pytest.raises(ValueError, match="no column 'cell_ontology_class_reannotated'"):
             load_dataset("tabula-muris").load()
+
+    def test_no_cell_type_of_the_training_tissues(self, data):
+        self.write(data / "tabula-muris-comet.h5ad", tissue="Lung")
+        with pytest.raises(ValueError, match=r"no cell type has \d+ cells in the tissues"):
+            load_dataset("tabula-muris").load()
+
+    def test_a_gene_alone_at_its_level_is_variable_and_one_that_never_varies_is_not(self):
+        # Means of 1, 2 and 5 in bins of their own; the last one is constant.
+        X = np.array([[0.0, 0.0, 5.0], [2.0, 4.0, 5.0]])
+        chosen = variable_genes(sparse.csr_matrix(X), bins=10, max_mean=9.0)
+        assert chosen.tolist() == [True, True, False]
 
     def test_variable_genes_by_hand(self):
         # Thirty genes of mean about 5 that hardly vary, and one that does.

@@ -19,6 +19,7 @@ from scipy import sparse
 from malformed import pictures, rows, texts, write_h5ad
 from osls.files import InputError, open_rows, read_table
 from osls.files.images import read_picture
+from osls.files.infer import infer_types
 from osls.files.predictions import write_predictions
 from osls.files.rows import as_rows
 from osls.files.staging import check_destination, staged_file, staged_folder
@@ -118,6 +119,19 @@ class TestDelimited:
     def test_inches_are_no_quotes(self, tmp_path):
         assert self.read(tmp_path, 'pipe,n\n5" wide,1\n6,2\n')["pipe"].tolist() == ['5" wide', "6"]
 
+    @pytest.mark.parametrize("blank", [1, 50])
+    def test_blank_lines_before_the_header(self, tmp_path, blank):
+        lines = "\n" * blank
+        assert self.read(tmp_path, f"{lines}a,b\n1,x\n2,y\n").to_dict("list") == {
+            "a": [1, 2],
+            "b": ["x", "y"],
+        }
+        with pytest.raises(InputError, match="row 2 has 3 values but the header has 2"):
+            self.read(tmp_path, f"{lines}a,b\n1,x\n2,y,z\n")
+
+    def test_a_long_tail_of_blank_lines(self, tmp_path):
+        assert self.read(tmp_path, "a,b\n1,x\n" + "\n" * (3 << 20)).to_dict("list") == {"a": [1], "b": ["x"]}
+
     def test_one_column(self, tmp_path):
         assert self.read(tmp_path, "a\n1\n2\n").to_dict("list") == {"a": [1, 2]}
 
@@ -151,6 +165,11 @@ class TestArrays:
         assert found["cell"].tolist() == ["c0", "c1", "c2", "c3"]
         np.testing.assert_array_equal(found[[f"g{i}" for i in range(6)]].to_numpy(), X.toarray())
 
+    def test_h5ad_without_rows(self, tmp_path):
+        write_h5ad(tmp_path / "a.h5ad", [], np.zeros((0, 3), np.float32))
+        with pytest.raises(InputError, match=r"a\.h5ad: X has no rows or no columns"):
+            read_table(tmp_path / "a.h5ad")
+
 
 class TestFolders:
     def test_pictures_by_class(self, tmp_path):
@@ -164,6 +183,12 @@ class TestFolders:
         found = read_table(tmp_path / "source")
         assert found.loc[found["file"].str.endswith("extra.txt"), "text"].tolist() == ["grüße"]
         assert set(found["class"]) == {"cold", "flu"}
+
+    def test_a_text_that_is_no_document(self, tmp_path):
+        texts(tmp_path, "source/flu/extra.txt", b"")
+        os.truncate(tmp_path / "source/flu/extra.txt", (16 << 20) + 1)
+        with pytest.raises(InputError, match=r"extra\.txt: the text is larger than 16 MB; split it"):
+            read_table(tmp_path / "source")
 
     def test_hidden_and_other_files(self, tmp_path):
         pictures(tmp_path)
@@ -215,6 +240,24 @@ class TestInMemory:
                 return pa.Table.from_pandas(FRAME).__arrow_c_stream__(requested_schema)
 
         assert as_rows(Stream(), "rows").read()["age"].tolist() == FRAME["age"].tolist()
+
+    @pytest.mark.filterwarnings("ignore:The Dataframe Interchange Protocol:DeprecationWarning")
+    def test_interchange(self):
+        class Exchange:
+            def __dataframe__(self, *args, **options):
+                return FRAME[["age"]].__dataframe__(*args, **options)
+
+        assert as_rows(Exchange(), "rows").read()["age"].tolist() == FRAME["age"].tolist()
+
+    def test_rows_are_rows_already(self):
+        rows = as_rows(FRAME, "rows")
+        assert as_rows(rows, "other") is rows
+
+    def test_batches_are_slices(self):
+        parts = list(as_rows(FRAME, "rows").batches(["age"], 15))
+        assert [len(part) for part in parts] == [15, 15, 10]
+        assert parts[2]["age"].tolist() == FRAME["age"].iloc[30:].tolist()
+        assert parts[2].index.tolist() == list(range(10))
 
     def test_arrays_are_sent_elsewhere(self):
         with pytest.raises(TypeError, match="PULSE"):
@@ -303,6 +346,18 @@ class TestStaging:
         assert out.read_text() == "1"
         assert os.listdir(tmp_path) == ["p.csv"]
 
+    def test_a_file_cannot_take_the_place_of_a_folder(self, tmp_path):
+        with (
+            pytest.raises(InputError, match="is a folder; name a file"),
+            staged_file(tmp_path, overwrite=True),
+        ):
+            pass
+
+    def test_folders_that_were_made_for_a_file_go_with_it(self, tmp_path):
+        with pytest.raises(RuntimeError), staged_file(tmp_path / "a" / "b" / "p.csv", overwrite=False):
+            raise RuntimeError
+        assert list(tmp_path.iterdir()) == []
+
 
 @pytest.mark.parametrize("name", ["csv", "parquet", "arrow", "jsonl"])
 def test_damaged_files_never_crash(written, name):
@@ -325,6 +380,32 @@ def test_only_the_columns_asked_for_are_read(tmp_path):
     table = pa.table({"a": [1, 2], "b": pa.array([[1], [2]])})
     pq.write_table(table, tmp_path / "a.parquet")
     assert next(open_rows(tmp_path / "a.parquet").batches(["a"]))["a"].tolist() == [1, 2]
+
+
+def test_rows_that_are_gone_since_the_file_was_opened(written):
+    data = open_rows(written["parquet"])
+    FRAME[:0].to_parquet(written["parquet"])
+    found = data.read(["age", "dose"])
+    assert list(found.columns) == ["age", "dose"]
+    assert len(found) == 0
+
+
+def test_empty_batches_of_an_arrow_file_are_passed_over(tmp_path):
+    batch = pa.record_batch({"a": [1, 2]})
+    with pa.ipc.new_file(str(tmp_path / "a.arrow"), batch.schema) as file:
+        for part in (batch, batch[:0], batch[:1]):
+            file.write_batch(part)
+    assert [part["a"].tolist() for part in open_rows(tmp_path / "a.arrow").batches()] == [[1, 2], [1]]
+
+
+def test_blank_lines_between_json_lines(tmp_path):
+    (tmp_path / "a.jsonl").write_text('\n {"a": 1}\n\n{"a": 2}\n\n')
+    assert read_table(tmp_path / "a.jsonl")["a"].tolist() == [1, 2]
+
+
+def test_types_are_inferred_of_strings_alone():
+    frame = pd.DataFrame({"a": [1.5, 2.0], "b": ["1", "2"]})
+    assert infer_types(frame).to_dict("list") == {"a": [1.5, 2.0], "b": [1, 2]}
 
 
 def test_an_array_of_objects_may_span_lines(tmp_path):

@@ -72,6 +72,8 @@ class Hierarchy:
             todo = {child for node in todo for child in self.children.get(node, ())}
             if not todo:
                 break
+        else:
+            raise ValueError("the hierarchy has a circle; is it the official one?")
         return sorted(node for node, steps in longest.items() if steps == depth and self.below(node))
 
     def entity30(self) -> dict[str, list[str]]:

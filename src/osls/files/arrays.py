@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 import zipfile
 import zlib
@@ -81,7 +82,7 @@ def _matrix(path: Path, arrays: dict[str, AnyArray]) -> tuple[Any, list[str]]:
                 f"{path}: X has shape {X.shape} and type {X.dtype}; "
                 "it must be a numeric array with one row an example."
             )
-        flat = X.reshape(len(X), -1)
+        flat = X.reshape(len(X), math.prod(X.shape[1:]))
         shape = " by ".join(map(str, X.shape[1:]))
         return flat, [] if X.ndim == 2 else [f"{path}: rows of {shape} are used as {flat.shape[1]} columns."]
     if all(part in arrays for part in _CSR_PARTS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class DelimitedRows(RowFile):
             raise InputError(f"{path}: the file is empty; check that this is the right file.")
         self._path = path
         self._quotes_balanced = scan.quotes_balanced
+        self._header_row = _blank_lines(path) + 1
         self._delimiter, header = _sniff(path)
         names = [field.strip() or f"column {i + 1}" for i, field in enumerate(header)]
         super().__init__(str(path), names)
@@ -74,7 +75,7 @@ class DelimitedRows(RowFile):
             reader = arrow_csv.open_csv(
                 self._path,
                 read_options=arrow_csv.ReadOptions(
-                    column_names=list(self.columns), skip_rows_after_names=1, use_threads=False
+                    column_names=list(self.columns), skip_rows_after_names=self._header_row, use_threads=False
                 ),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=remember
@@ -91,7 +92,7 @@ class DelimitedRows(RowFile):
 
     def _ragged(self, row: Any) -> InputError:
         return InputError(
-            f"{self.name}: row {row.number - 1} has {row.actual_columns} values but the header has "
+            f"{self.name}: row {row.number - self._header_row} has {row.actual_columns} values but the header has "
             f"{row.expected_columns} (it begins {shorten(row.text)}); correct the row, "
             "and put values that hold the delimiter in quotes."
         )
@@ -102,26 +103,30 @@ def _split(frame: pd.DataFrame, size: int) -> Iterator[pd.DataFrame]:
         yield frame.iloc[first : first + size].reset_index(drop=True)
 
 
+def _blank_lines(path: Path) -> int:
+    """Count those before the header, which Arrow counts as rows."""
+    with path.open(encoding="utf-8-sig") as file:
+        return sum(1 for _ in takewhile(lambda line: line == "\n", file))
+
+
 def _sniff(path: Path) -> tuple[str, list[str]]:
     """Return the delimiter that splits the first rows into most columns, all alike, and the header."""
-    best: tuple[float, str, list[str]] | None = None
+    best, chosen, header = 0.0, "", [""]
     for delimiter in _DELIMITERS:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = _first_rows(file, delimiter)
-        if rows:
-            agreeing = sum(len(row) == len(rows[0]) for row in rows)
-            # Rows that disagree with the header speak against a delimiter, but less than having none does.
-            score = len(rows[0]) * (1.0 if 2 * agreeing > len(rows) else 0.6)
-            if best is None or score > best[0]:
-                best = (score, delimiter, rows[0])
-    if best is None:
-        raise InputError(f"{path}: the file is empty; check that this is the right file.")
-    return best[1], best[2]
+        agreeing = sum(len(row) == len(rows[0]) for row in rows)
+        # Rows that disagree with the header speak against a delimiter, but less than having none does.
+        score = len(rows[0]) * (1.0 if 2 * agreeing > len(rows) else 0.6)
+        if score > best:
+            best, chosen, header = score, delimiter, rows[0]
+    return chosen, header
 
 
 def _first_rows(file: Any, delimiter: str) -> list[list[str]]:
     previous = csv.field_size_limit(_FIELD_LIMIT)
     try:
-        return [row for row in islice(csv.reader(file, delimiter=delimiter), _SNIFFED_ROWS) if row]
+        rows = (row for row in csv.reader(file, delimiter=delimiter) if row)
+        return list(islice(rows, _SNIFFED_ROWS))
     finally:
         csv.field_size_limit(previous)
