@@ -130,7 +130,8 @@ class TestDelimited:
             self.read(tmp_path, f"{lines}a,b\n1,x\n2,y,z\n")
 
     def test_a_long_tail_of_blank_lines(self, tmp_path):
-        assert self.read(tmp_path, "a,b\n1,x\n" + "\n" * (3 << 20)).to_dict("list") == {"a": [1], "b": ["x"]}
+        found = self.read(tmp_path, "a,b\n1,x\n" + "\r\n" * (1 << 19))
+        assert found.to_dict("list") == {"a": [1], "b": ["x"]}
 
     def test_one_column(self, tmp_path):
         assert self.read(tmp_path, "a\n1\n2\n").to_dict("list") == {"a": [1, 2]}
@@ -348,7 +349,7 @@ class TestStaging:
 
     def test_a_file_cannot_take_the_place_of_a_folder(self, tmp_path):
         with (
-            pytest.raises(InputError, match="is a folder; name a file"),
+            pytest.raises(InputError, match="name a file with --out"),
             staged_file(tmp_path, overwrite=True),
         ):
             pass

@@ -91,8 +91,9 @@ class DelimitedRows(RowFile):
             raise InputError(f"{self.name}: {shorten(error, 120)}; correct the file.") from None
 
     def _ragged(self, row: Any) -> InputError:
+        number = row.number - self._header_row
         return InputError(
-            f"{self.name}: row {row.number - self._header_row} has {row.actual_columns} values but the header has "
+            f"{self.name}: row {number} has {row.actual_columns} values but the header has "
             f"{row.expected_columns} (it begins {shorten(row.text)}); correct the row, "
             "and put values that hold the delimiter in quotes."
         )
