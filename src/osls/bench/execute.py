@@ -53,7 +53,7 @@ def _measure(config: Mapping[str, Any]) -> Row:
     data, method, network = config["data"], config["method"], config.get("network")
     problem = draw_problem(data, draw=config["draw"], seed=config["seed"], network=network)
     follower = Follower(problem)
-    plan = network_plan(network, data)
+    plan = network_plan(network, data, problem)
     _reset_peak_memory()
     wall, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings(record=True) as caught:

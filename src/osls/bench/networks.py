@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from osls._typing import Floats
+from osls._typing import AnyArray, Floats
 from osls.bench.models import Strict
 
-__all__ = ["NETWORKS", "PAPER_NETWORKS", "NetworkPlan", "NetworkSpec", "ScheduleSpec"]
+__all__ = ["NETWORKS", "PAPER_NETWORKS", "NetworkPlan", "NetworkSpec", "PretrainSpec", "ScheduleSpec"]
 
 
 class ScheduleSpec(Strict):
@@ -28,20 +28,37 @@ class ScheduleSpec(Strict):
     decay_by: float = Field(default=0.1, gt=0, le=1)
 
 
+class PretrainSpec(Strict):
+    """Contrastive pre-training on the source and target images of the problem, without labels (SimCLR)."""
+
+    epochs: float = Field(default=100, gt=0)
+    batch_size: int = Field(default=256, gt=1)
+    learning_rate: float = Field(default=2e-3, gt=0)
+    temperature: float = Field(default=0.5, gt=0)
+
+
 class NetworkSpec(Strict):
     """A body, what it starts from, and its schedule (the adapters' own without one).
 
-    ``stem`` and ``weights`` (a file) are for ResNets, ``dropout`` for the MLP, ``vectors`` (a GloVe file, or
-    "random") for texts.
+    ``stem`` is for ResNet-18 and -50, ``augment`` for ResNet-9, ``weights`` (a file) or ``pretrain`` for all
+    three, ``dropout`` for the MLP, ``vectors`` (a GloVe file, or "random") for texts.
     """
 
-    body: Literal["resnet18", "resnet50", "text-cnn", "mlp"]
+    body: Literal["resnet9", "resnet18", "resnet50", "text-cnn", "mlp"]
     stem: Literal["small", "large"] = "large"
     width: int = Field(default=64, gt=0)
+    augment: bool = True
     dropout: float = Field(default=0.2, ge=0, lt=1)
     weights: str | None = None
+    pretrain: PretrainSpec | None = None
     vectors: str = "glove.6B.100d.txt"
     schedule: ScheduleSpec | None = None
+
+    @model_validator(mode="after")
+    def _one_start(self) -> Self:
+        if self.pretrain is not None and (self.weights is not None or not self.body.startswith("resnet")):
+            raise ValueError("pretrain is for ResNets that start from no weights of their own.")
+        return self
 
 
 _CIFAR = ScheduleSpec(
@@ -112,10 +129,12 @@ class NetworkPlan:
     def _body(self, input_shape: tuple[int, ...]) -> Any:
         from osls.nets.deep_resnet import ResNetFeatures, load_weights
         from osls.nets.features import MLPFeatures
+        from osls.nets.resnet9 import ResNet9Features
         from osls.nets.text_cnn import TextCNNFeatures
 
         spec = self.spec
         makers: dict[str, Callable[[], Any]] = {
+            "resnet9": lambda: ResNet9Features(input_shape[0], spec.width, spec.augment),
             "resnet18": lambda: ResNetFeatures(18, input_shape[0], spec.stem, spec.width),
             "resnet50": lambda: ResNetFeatures(50, input_shape[0], spec.stem, spec.width),
             "mlp": lambda: MLPFeatures(input_shape[0], spec.width, spec.dropout),
@@ -127,6 +146,16 @@ class NetworkPlan:
         if spec.weights is not None:
             load_weights(body, Path(spec.weights).expanduser())
         return body
+
+    def pretrained(self, X: AnyArray) -> NetworkPlan:
+        """Return the plan with the weights that the images X teach it; they are kept in the cache."""
+        from osls.bench.pretraining import pretrained_weights
+
+        if self.spec.pretrain is None:
+            return self
+        plain = self.spec.model_copy(update={"pretrain": None})
+        path = pretrained_weights(NetworkPlan(plain), self.spec.pretrain.model_dump(), X)
+        return NetworkPlan(plain.model_copy(update={"weights": str(path)}))
 
     def _word_vectors(self) -> Any:
         if self.vectors is None:

@@ -15,6 +15,7 @@ from osls.bench.nearest import unknown
 from osls.bench.networks import NetworkPlan, NetworkSpec
 from osls.bench.words import number_words, read_vectors, texts_of
 from osls.datasets import OSLSProblem, load_dataset, simulate_osls
+from osls.validation import stack_rows
 
 __all__ = ["draw_problem", "network_plan"]
 
@@ -103,10 +104,15 @@ def _first_rows(problem: OSLSProblem, size: int) -> OSLSProblem:
     )
 
 
-def network_plan(network: Mapping[str, Any] | None, data: Mapping[str, Any]) -> NetworkPlan | None:
-    """Return the network of a config, ready for the adapters."""
+def network_plan(
+    network: Mapping[str, Any] | None, data: Mapping[str, Any], problem: OSLSProblem
+) -> NetworkPlan | None:
+    """Return the network of a config, for the adapters; pre-trained on the problem if it is to be."""
     if network is None:
         return None
     spec = NetworkSpec.model_validate(network)
     words = _rows(data, network).words
-    return NetworkPlan(spec, read_vectors(spec.vectors, words) if words else None)
+    plan = NetworkPlan(spec, read_vectors(spec.vectors, words) if words else None)
+    if spec.pretrain is None:
+        return plan
+    return plan.pretrained(stack_rows(problem.X_source, problem.X_target))

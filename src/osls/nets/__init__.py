@@ -1,6 +1,8 @@
-"""Backbones: stacked MLPs for tables, a small residual convnet for images."""
+"""Backbones: stacked MLPs for tables, residual convnets and their augmentation for images."""
 
+from osls.nets.augment import RandomShiftFlip
 from osls.nets.mlp import StackedMLP
 from osls.nets.resnet import SmallResNet
+from osls.nets.resnet9 import ResNet9Features
 
-__all__ = ["SmallResNet", "StackedMLP"]
+__all__ = ["RandomShiftFlip", "ResNet9Features", "SmallResNet", "StackedMLP"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-__all__ = ["SmallResNet"]
+__all__ = ["ResidualBlock", "SmallResNet", "conv_block"]
 
 
-def _conv(n_in: int, n_out: int) -> nn.Sequential:
+def conv_block(n_in: int, n_out: int) -> nn.Sequential:
+    """Convolve, normalise, rectify."""
     return nn.Sequential(
         nn.Conv2d(n_in, n_out, kernel_size=3, padding=1, bias=False),
         nn.BatchNorm2d(n_out),
@@ -15,10 +16,12 @@ def _conv(n_in: int, n_out: int) -> nn.Sequential:
     )
 
 
-class _Residual(nn.Module):
+class ResidualBlock(nn.Module):
+    """Two convolutions, and what went around them."""
+
     def __init__(self, width: int):
         super().__init__()
-        self.body = nn.Sequential(_conv(width, width), _conv(width, width))
+        self.body = nn.Sequential(conv_block(width, width), conv_block(width, width))
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = x + self.body(x)
@@ -32,13 +35,13 @@ class SmallResNet(nn.Module):
         super().__init__()
         self.arguments = (in_channels, n_classes, width)
         self.features = nn.Sequential(
-            _conv(in_channels, width),
+            conv_block(in_channels, width),
             nn.MaxPool2d(2, ceil_mode=True),
-            _Residual(width),
-            _conv(width, 2 * width),
+            ResidualBlock(width),
+            conv_block(width, 2 * width),
             nn.MaxPool2d(2, ceil_mode=True),
-            _Residual(2 * width),
-            _conv(2 * width, 4 * width),
+            ResidualBlock(2 * width),
+            conv_block(2 * width, 4 * width),
             nn.AdaptiveMaxPool2d(1),
             nn.Flatten(),
         )
