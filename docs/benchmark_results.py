@@ -37,6 +37,10 @@ _KNOWN = {
     "theorem1_rate": ("The rate of theorem 1", "`python benchmarks/theorem1_rate.py --draws 40`."),
     "theorem2": ("Theorem 2: CVIR finds the separating direction", "`python benchmarks/theorem2.py`."),
     "gaussian_toy": ("The paper's overparameterised toy", "`python benchmarks/gaussian_toy.py`."),
+    "purity": (
+        "How pure the top bins are (the paper's Figure 2)",
+        "`python benchmarks/purity.py`. Line: mean over classes and draws, shaded down to the lowest tenth.",
+    ),
     "streaming": ("Estimates from a stream of scores", "`python benchmarks/streaming.py`."),
     "dask_scoring": ("Scoring on Dask, with a worker killed", "`python benchmarks/dask_scoring.py`."),
     "toolbox": ("Which parts should PULSE use?", "`python benchmarks/toolbox.py --draws 5 --rows 2000`."),

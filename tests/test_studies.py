@@ -62,8 +62,8 @@ class TestStudy:
             )
             assert study.profile == "cpu" or "network" in config
 
-    def test_there_is_one_for_every_table_of_the_paper_but_pre_training(self):
-        assert {load_study(path).paper for path in STUDIES} - {None} == set(TABLES) - {"pre-training"}
+    def test_there_is_one_for_every_table_of_the_paper(self):
+        assert {load_study(path).paper for path in STUDIES} - {None} == set(TABLES)
 
     @pytest.mark.parametrize(
         ("changes", "message"),
