@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -19,7 +20,8 @@ from typer.testing import CliRunner
 from osls.cli import app
 from osls.inference.moves import Moments, chance_of_difference, even_out
 from osls.monitor import Monitor
-from osls.report.timeline import render_timeline
+from osls.persist import load, save
+from osls.report.timeline import render_timeline, timeline_sentence
 
 CENTRES = np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5], [3.0, 3.0]])
 CLASSES = ["a", "b", "c", "novel"]
@@ -91,6 +93,24 @@ def test_a_class_that_the_model_never_sees_is_not_measured():
     assert "nan" not in html.split("<main")[1]
 
 
+def test_a_class_that_the_reference_does_not_have_is_drawn_without_it():
+    monitor = Monitor(MIX, CLASSES)
+    monitor.update("x", draw(np.random.default_rng(0), MIX, 50))
+    state = monitor.to_dict()
+    words = "was new in the reference"
+    assert words in render_timeline(Monitor.from_dict(state))
+    lines = render_timeline(Monitor.from_dict(state)).count('class="reference"')
+    state["reference"]["share"][-1] = None
+    html = render_timeline(Monitor.from_dict(state))
+    assert words not in html
+    assert html.count('class="reference"') == lines - 1
+
+
+def test_a_timeline_needs_a_batch():
+    with pytest.raises(ValueError, match="no batches yet; add one with update"):
+        render_timeline(Monitor(MIX, CLASSES))
+
+
 # -- Alarms -------------------------------------------------------------------------------------------
 
 
@@ -150,6 +170,18 @@ def test_a_sudden_move_is_found_at_once_and_named(against):
     assert found["novel"].now > found["novel"].before + 0.1
 
 
+def test_an_alarm_that_is_over_is_still_told():
+    rng = np.random.default_rng(5)
+    monitor = fitted(rng, rows=3000)
+    assert monitor.update("friday", draw(rng, [0.2, 0.25, 0.15, 0.4], 500)).alarms
+    # So many rows that the two together show no move.
+    assert monitor.update("monday", draw(rng, MIX, 60_000)).alarms == ()
+    sentence, addition, tone = timeline_sentence(monitor)
+    assert sentence.endswith("something your labels do not cover; no class has moved.")
+    assert addition == "The last alarm was in friday."
+    assert tone == "caution"
+
+
 def test_a_small_move_is_found_in_many_small_batches():
     rng = np.random.default_rng(6)
     monitor = fitted(rng, rows=3000, n_bootstrap=2)
@@ -175,6 +207,18 @@ def test_a_monitor_goes_on_where_it_stopped():
     assert any(batch.alarms for batch in parts.batches)
 
 
+def test_a_state_without_batches_waits_for_the_first_one():
+    batch = draw(np.random.default_rng(7), MIX, 50)
+    new = Monitor(MIX, CLASSES, against="first")
+    parts = Monitor.from_dict(json.loads(json.dumps(new.to_dict())))
+    assert parts.reference is None
+    parts.update("x", batch)
+    new.update("x", batch)
+    assert parts.to_dict() == new.to_dict()
+    with pytest.raises(ValueError, match="no reference"):
+        Monitor.from_dict(parts.to_dict() | {"reference": None})
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -183,6 +227,11 @@ def test_a_monitor_goes_on_where_it_stopped():
         ({"reference": {}}, "incomplete"),
         ({"batches": [{"name": "x"}]}, "incomplete"),
         ({"level": "high"}, "incomplete"),
+        ({"reference": None}, "it has no reference"),
+        ({"weight": [1, 1, 1, -1]}, "weight of the state must be numbers, at least 0, for 4 classes"),
+        ({"weight": [1, 1]}, "weight of the state must be numbers, at least 0, for 4 classes"),
+        ({"seed": -1}, "seed of the state must be a whole number, at least 0; it is -1"),
+        ({"seed": 0.5}, "seed of the state must be a whole number, at least 0; it is 0.5"),
     ],
 )
 def test_a_state_that_cannot_be_is_refused(change, match):
@@ -336,6 +385,77 @@ def test_bad_input_ends_with_two_and_keeps_what_was_there(run, tmp_path):
     assert "state.json: is no state" in monitor_command(run, tmp_path, *weeks(run, 1)).output
     no_model = CliRunner().invoke(app, ["monitor", str(tmp_path), str(weeks(run, 0)[0])])
     assert no_model.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "words"), [(None, "letters: there is no column 'age'"), ("[1]", "it is not a JSON object")]
+)
+def test_bad_input_at_the_start_writes_nothing(run, tmp_path, state, words):
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").write_text("dear all")
+    if state is not None:
+        (tmp_path / "state.json").write_text(state)
+    before = sorted(tmp_path.iterdir())
+    result = monitor_command(run, tmp_path, tmp_path / "letters")
+    assert result.exit_code == 2
+    assert words in result.output
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_model_that_found_nothing_new_says_so(run, tmp_path):
+    adapted = load(run / "run" / "model")
+    known = adapted.adapter.target_marginal_[:-1]
+    adapted.adapter.target_marginal_ = np.append(known / known.sum(), 0.0)
+    save(adapted, tmp_path / "run" / "model")
+    result = monitor_command(tmp_path, tmp_path, *weeks(run, 0))
+    words = "week 0.parquet: 400 rows, novel share not measured (the fit found nothing new)"
+    assert words in result.output
+    rows = list(csv.DictReader((tmp_path / "timeline.csv").read_text().splitlines()))
+    assert [row["share"] == "" for row in rows] == [False, False, False, True]
+
+
+def watch(run, tmp_path, folder, condition):
+    """Watch in this process; end it as a polite kill does, once the condition holds."""
+    before, over = signal.getsignal(signal.SIGTERM), threading.Event()
+
+    def stop():
+        if wait_for(lambda: over.is_set() or condition()) and not over.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    result = monitor_command(run, tmp_path, "--watch", folder, "--every", 0.1)
+    over.set()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert "Stopped." in result.output
+    return result
+
+
+def test_a_watch_reads_what_has_settled_and_passes_over_the_rest(run, tmp_path):
+    folder, out = tmp_path / "incoming", tmp_path / "timeline.json"
+    folder.mkdir()
+    for name in ("new.parquet", ".hidden.parquet", "notes.md"):
+        (folder / name).write_bytes(weeks(run, 0)[0].read_bytes())
+    (folder / "gone.parquet").symlink_to(tmp_path / "nowhere")
+    result = watch(run, tmp_path, folder, out.exists)
+    assert result.exit_code == 0
+    assert "new.parquet: 400 rows, novel" in result.output
+    assert [batch["name"] for batch in json.loads(out.read_text())["batches"]] == ["new.parquet"]
+
+
+def test_a_watch_of_nothing_writes_nothing(run, tmp_path):
+    folder = tmp_path / "incoming"
+    folder.mkdir()
+    before, since = signal.getsignal(signal.SIGTERM), []
+
+    def watching():
+        if signal.getsignal(signal.SIGTERM) != before:
+            since.append(time.monotonic())
+        return since and time.monotonic() - since[0] > 0.2
+
+    assert watch(run, tmp_path, folder, watching).exit_code == 0
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def wait_for(condition, seconds=60):

@@ -15,12 +15,15 @@ import pytest
 from PIL import Image
 
 from answers import checks, image_answer, table_answer, text_answer, text_corpus
+from osls.inference.verdict import Check, Diagnostics
 from osls.report.adaptation import render_report
-from osls.report.examples import most_novel
+from osls.report.examples import examples, most_novel
 from osls.report.fluid import Line, ShareRow, before_after, line_chart
 from osls.report.groups import cluster, find_groups
+from osls.report.svg import nice_top
 from osls.report.thumbnails import thumbnail_uri
-from osls.report.traits import traits_of
+from osls.report.traits import text_column, traits_of
+from osls.report.trust import describe_verdict, draw_curves
 from osls.report.vocabulary import telling_words
 from osls.report.words import headline, history_words, number, percent, percent_range, shown
 
@@ -129,6 +132,40 @@ def test_a_bad_verdict_comes_first(table, status, start, tone):
     assert headline(answer).tone == tone
 
 
+@pytest.mark.parametrize(
+    ("now", "low_high", "start"),
+    [
+        ([0.6, 0.4, 0.0], [0.0, 0.1], "Nothing new was found"),
+        ([0.5, 0.4, 0.1], [0.0, 0.2], "Some of the new data may be something your labels do not cover;"),
+    ],
+)
+def test_a_bound_that_excludes_nothing_claims_nothing(table, now, low_high, start):
+    answer = mixed(
+        table,
+        before=[0.6, 0.4, 0],
+        now=now,
+        low_high=[[0.4, 0.7], [0.3, 0.5], low_high],
+        diagnostics=checks("upper bound only"),
+    )
+    assert plain(headline(answer)).startswith(start)
+    assert "cannot be told from it." in plain(headline(answer))
+    assert headline(answer).tone == "caution"
+
+
+def test_an_absent_class_bounds_its_own_share_alone(table):
+    absent = Check("every class present", 0.0, 0.01, False, "'b' may be gone.", "upper bound only")
+    found = describe_verdict(replace(table, diagnostics=Diagnostics((absent,), {})))
+    assert found["words"].startswith("A known class may be absent, so its share is an upper bound.")
+    assert found["reasons"] == ("'b' may be gone.",)
+
+
+def test_a_curve_without_a_single_figure_is_not_drawn(table):
+    x = np.linspace(0, 1, 5)
+    curves = {"top bin": (x, x), "empty": (x, np.full(5, np.nan))}
+    drawn = draw_curves(replace(table, diagnostics=replace(table.diagnostics, curves=curves)))
+    assert [curve["name"] for curve in drawn] == ["Top bin"]
+
+
 def test_figures_are_rounded_for_people():
     assert [plain(percent(v)) for v in (0, 1, 0.0996, 0.994, 0.9951)] == [
         "0 %",
@@ -217,6 +254,49 @@ def test_what_sets_a_group_of_rows_apart_is_said_in_plain_words(table):
     assert not any(s.startswith(("dull", "id")) for s in sentences)
 
 
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        ([None] * 4, [None] * 4),
+        ([np.inf] * 4, [1.0, 2.0, 3.0, 4.0]),
+        ([f"name {i}" for i in range(60)], ["a", "b", "c", "d"]),
+        (["a", "b", "a", "b"], ["b", "a", "a", "b"]),
+    ],
+    ids=["missing", "infinite", "a name a row", "alike"],
+)
+def test_columns_that_tell_nothing_of_a_group_are_not_mentioned(table, here, there):
+    values = pd.Series([*here, *np.resize(there, 40)])
+    rows = table.predictions.iloc[: len(values)]
+    answer = replace(table, target_rows=pd.DataFrame({"x": values}), predictions=rows)
+    assert traits_of(answer, [np.arange(len(here))]) == [()]
+
+
+def test_a_group_of_texts_without_words_has_no_traits(text):
+    answer = replace(text, target_rows=text.target_rows.assign(text="12 34"))
+    assert traits_of(answer, [np.arange(9)]) == [()]
+
+
+def test_the_text_column_that_was_named_counts(text):
+    rows = text.target_rows.assign(short="a b")
+    assert text_column(replace(text, target_rows=rows)) == "text"
+    named = {**text.settings, "text_column": "short"}
+    assert text_column(replace(text, target_rows=rows, settings=named)) == "short"
+
+
+def test_all_words_of_a_small_group_may_tell():
+    assert telling_words([["orbit"]], []) == [("orbit",)]
+
+
+def test_cells_are_written_for_people(table):
+    values = [1234.5, np.nan, -np.inf, 12345, True, None, pd.NaT, "  much \n space "]
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=object)})
+    answer = replace(table, target_rows=frame, predictions=table.predictions[: len(values)])
+    cells = [example.cells[0] for example in examples(answer, np.arange(len(values)), ["x"])]
+    words = ["1,234", "missing", "-inf", "12,345", "True", "missing", "missing", "much space"]
+    assert [cell.words for cell in cells] == words
+    assert [cell.value for cell in cells] == [1234.5, None, None, 12345.0, *[None] * 4]
+
+
 def test_the_most_novel_rows_come_in_order(table):
     rows = most_novel(table, 15)
     novelty = table.predictions["novel"].to_numpy()
@@ -252,6 +332,18 @@ def test_pictures_that_cannot_be_shown_do_not_stop_a_report(tmp_path, pictures):
         assert thumbnail_uri(tmp_path / name) is None
     gone = pictures.target_rows.assign(file="nowhere/at all.png")
     assert "cannot be shown" in render_report(replace(pictures, target_rows=gone))
+
+
+def test_pictures_are_found_below_the_folder_of_the_run_or_left_out(tmp_path, pictures):
+    Image.new("L", (8, 8)).save(tmp_path / "a.png")
+    named = pictures.target_rows.assign(file="a.png")
+    settings = {**pictures.settings, "target": str(tmp_path)}
+    (found,) = examples(replace(pictures, target_rows=named, settings=settings), np.arange(1))
+    assert found.picture == thumbnail_uri(tmp_path / "a.png")
+    assert found.name == "a.png"
+    (bare,) = examples(replace(pictures, target_rows=named.rename(columns={"file": "path"})), np.arange(1))
+    assert bare.picture is None
+    assert plain(bare.name) == "row 1"
 
 
 # -- The page -----------------------------------------------------------------------------------------
@@ -444,6 +536,10 @@ def test_charts_put_shares_where_they_belong():
     assert 'cx="20.00%"' in chart  # 0.1 on an axis to 0.5
     assert 'cx="60.00%"' in chart
     assert 'x1="40.00%" x2="80.00%"' in chart
+
+
+def test_an_axis_of_nothing_ends_at_one():
+    assert [nice_top(v) for v in (0.0, -1.0, 0.03, 7)] == [1.0, 1.0, 0.05, 10]
 
 
 def test_a_curve_of_one_point_is_a_dot_and_names_are_escaped():

@@ -300,7 +300,7 @@ class Monitor:
             monitor.batches = [_batch(record, len(monitor.classes)) for record in state["batches"]]
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"the state is incomplete ({type(error).__name__}: {error}).") from error
-        if monitor.reference is None and monitor.against == "fit":
+        if monitor.reference is None and (monitor.against == "fit" or monitor.batches):
             raise ValueError("the state is incomplete (it has no reference).")
         return monitor
 

@@ -206,8 +206,6 @@ def _probabilities(adapted: Adapted, path: Path) -> Floats:
     for batch in rows.batches(columns or None):
         parts.append(adapted.predict_proba(batch, name=rows.name, first_row=first))
         first += len(batch)
-    if first == 0:
-        raise InputError(f"{path}: has no rows; leave it out.")
     return np.concatenate(parts)
 
 
