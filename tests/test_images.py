@@ -7,6 +7,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+import osls
+from osls.baselines import BackpropODA
 from osls.bench.methods import run_method
 from osls.bench.networks import NetworkPlan, NetworkSpec
 from osls.bench.problems import network_plan
@@ -127,6 +129,13 @@ class TestStudies:
             torch.testing.assert_close(mine, theirs)
         answers = run_method("source-only", problem, seed=0, parameters={"max_steps": 2}, network=plan)
         assert len(answers.target_labels) == len(problem.y_target)
+
+    def test_a_method_with_a_resnet9_is_saved(self, problem, tmp_path):
+        factories = {"nine": lambda shape: ResNet9Features(shape[0], 2)}
+        model = BackpropODA(network=factories["nine"], max_steps=2, random_state=0)
+        model.fit(**problem.training_data()).save(tmp_path / "model", factories=factories)
+        found = osls.load(tmp_path / "model", factories=factories).predict_proba(problem.X_target)
+        np.testing.assert_array_equal(found, model.predict_proba(problem.X_target))
 
     @pytest.mark.parametrize("change", [{"weights": "a.pth"}, {"body": "mlp"}])
     def test_only_a_resnet_without_weights_can_be_pre_trained(self, change):

@@ -77,6 +77,7 @@ NETWORKS = frozenset(
         "osls.nets.features:ConvFeatures",
         "osls.nets.features:MLPFeatures",
         "osls.nets.mlp:StackedMLP",
+        "osls.nets.resnet9:ResNet9Features",
         "osls.nets.resnet:SmallResNet",
     }
 )
