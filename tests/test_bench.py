@@ -22,6 +22,7 @@ from dying import die_on_draw_zero
 from osls.bench import claims
 from osls.bench.claims import Claim
 from osls.bench.execute import run_config
+from osls.bench.follow import Follower, compact_history
 from osls.bench.methods import run_method
 from osls.bench.networks import NetworkPlan, NetworkSpec
 from osls.bench.plan import cells_of
@@ -104,6 +105,27 @@ class TestRow:
         assert epochs[-1]["acc_all"] == pytest.approx(row["acc_all"], abs=1e-5)
         assert epochs[-1]["mpe_novel"] == pytest.approx(row["mpe_novel"], abs=1e-5)
         assert row["acc_best_threshold"] >= row["acc_all"]
+
+    @pytest.mark.parametrize("name", ["source-only", "oracle"])
+    def test_without_test_rows_has_no_test_accuracy(self, name):
+        data = [{"name": "digits", "rows": 200, "novel": 2, "test_size": 0}]
+        method = FAST if name == "source-only" else {"name": "oracle", "parameters": {"max_steps": 2}}
+        row = run_config(cells_of(study_of(draws=1, data=data, methods=[method]))[0].config)
+        assert row["error"] is None
+        assert row["n_test"] == 0
+        assert "test_acc_all" not in row
+        assert row["acc_all"] > 0
+
+    def test_of_epochs_that_the_history_does_not_tell_has_their_accuracy(self):
+        problem = draw_problem({"name": "digits", "rows": 200, "novel": 2}, draw=0)
+        follower = Follower(problem)
+        labels = np.array([*problem.classes.tolist(), problem.novel_label], dtype=object)
+        follower(1, (problem.y_target.astype(object)[:, None] == labels).astype(float))
+        novel = float(problem.target_marginal[-1])
+        history = [{"step": "cvir", "alpha": 0.9 - novel}]
+        first, second = json.loads(compact_history(history, follower, problem))
+        assert first["mpe_novel"] == pytest.approx(0.1)
+        assert second == {"epoch": 1, "acc_all": 1.0, "acc_seen": 1.0, "acc_novel": 1.0}
 
     def test_has_the_interval_and_whether_it_covers(self):
         method = {"name": "pulse", "parameters": {"n_folds": 2, "rounds": 1, "n_bootstrap": 10}}
@@ -298,6 +320,48 @@ class TestRunner:
         assert [row["error"] for row in rows] == [None] * 3
         assert sorted(row["draw"] for row in rows) == [0, 1, 2]
 
+    def test_a_run_that_was_taken_over_meanwhile_is_not_kept(self, tmp_path):
+        (cell,) = cells_of(study_of(draws=1))
+
+        def run(config):
+            (claim,) = (tmp_path / "claims").glob("[0-9a-f]*")
+            claim.write_text(json.dumps(json.loads(claim.read_text()) | {"token": "theirs"}))
+            return {"error": None, "acc_all": 0.0}
+
+        told = []
+        progress = Progress(finished=lambda cell, row: told.append(row["acc_all"]))
+        run_cells([cell], Store(tmp_path), threads(1), run=run, progress=progress)
+        assert told == [0.0]
+        assert Store(tmp_path).rows() == []
+        assert len(list((tmp_path / "claims").glob("[0-9a-f]*"))) == 1
+
+    @pytest.mark.parametrize("before", [None, "3"])
+    def test_several_workers_get_one_thread_each(self, monkeypatch, before):
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        if before is not None:
+            monkeypatch.setenv("OMP_NUM_THREADS", before)
+        with local_slots(2) as slots:
+            assert len(slots) == 2
+            assert os.environ["OMP_NUM_THREADS"] == "1"
+        assert os.environ.get("OMP_NUM_THREADS") == before
+        with local_slots(1):
+            assert os.environ.get("OMP_NUM_THREADS") == before
+
+    def test_where_signals_cannot_be_held_back(self, tmp_path, monkeypatch):
+        monkeypatch.delattr(signal, "pthread_sigmask")
+        run = Recorder()
+        run_cells(cells_of(study_of(draws=1)), Store(tmp_path), threads(1), run=run)
+        assert run.draws == [0]
+
+    def test_a_cluster_without_workers(self, tmp_path):
+        distributed = pytest.importorskip("distributed")
+        with (
+            distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+            pytest.raises(ValueError, match="has no workers; start some with `dask worker`"),
+        ):
+            run_study(study_of(), tmp_path, scheduler=cluster.scheduler_address)
+        assert Store(tmp_path).rows() == []
+
     def test_a_cluster_that_is_not_there(self, tmp_path):
         with pytest.raises(ValueError, match="no Dask scheduler answers"):
             run_study(study_of(), tmp_path, scheduler="nonsense")
@@ -314,6 +378,10 @@ class TestStore:
         for path in (tmp_path / "runs").glob("*.json"):
             path.unlink()
         assert pending(cells, {row["key"]: row for row in store.rows()}) == []
+
+    def test_without_rows_there_is_no_parquet(self, tmp_path):
+        assert Store(tmp_path).compact() == []
+        assert not Store(tmp_path).parquet.exists()
 
     def test_measures_that_are_absent_are_null(self, tmp_path):
         Store(tmp_path).write([{"key": "a", "acc_novel": float("nan"), "acc_all": 0.5}])
@@ -437,6 +505,18 @@ class TestCommands:
         assert "0.762" in result.output
         assert read_json_lines(out)[0]["acc_all"] == json.loads(old[0])["acc_all"]
 
+    @pytest.mark.parametrize(("out", "folder"), [("new.jsonl", "new.runs"), ("new", "new")])
+    def test_it_goes_on_from_a_folder(self, tmp_path, out, folder):
+        cells = cells_of(parse_study(content(draws=1, data=["digits"], methods=["source-only"])))
+        run_cells(cells, Store(tmp_path / folder), threads(1), run=Recorder())
+        words = ["--methods", "source-only", "--draws", 1, "--jobs", 1, "--out", tmp_path / out]
+        result = self.invoke(*words)
+        assert result.exit_code == 0, result.output
+        assert "0 of 1 runs were run by this command" in result.output
+        assert (tmp_path / "new.jsonl").exists() == (out == "new.jsonl")
+        if out == "new.jsonl":
+            assert [row["key"] for row in read_json_lines(tmp_path / out)] == [cells[0].key]
+
     def test_dry_run_lists_and_runs_nothing(self, tmp_path):
         (tmp_path / "s.yml").write_text(yaml.safe_dump(content()))
         result = self.invoke("run", tmp_path / "s.yml", "--out", tmp_path / "out", "--dry-run")
@@ -448,6 +528,26 @@ class TestCommands:
         result = self.invoke("list", "--studies", tmp_path)
         for words in ("newsgroups", "backprop-oda", "boundary", "resnet18-small-images", "A study of mine"):
             assert words in result.output
+
+    def test_list_without_studies(self, tmp_path):
+        result = self.invoke("list", "--studies", tmp_path)
+        assert result.exit_code == 0
+        assert "backprop-oda" in result.output
+        assert "Studies in" not in result.output
+
+    def test_failures_are_shown_as_they_come(self, tmp_path):
+        distributed = pytest.importorskip("distributed")
+        (tmp_path / "s.yml").write_text(
+            yaml.safe_dump(content(draws=1, data=[{"name": "digits", "novel": 10}]))
+        )
+        options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+        with distributed.LocalCluster(**options) as cluster:
+            words = ["run", tmp_path / "s.yml", "--out", tmp_path / "out"]
+            result = self.invoke(*words, "--scheduler", cluster.scheduler_address)
+        assert result.exit_code == 1
+        said = " ".join(result.output.split())
+        assert "digits source-only draw 0: ValueError: novel=10 of 10 classes" in said
+        assert "1 of 1 runs were run by this command. 1 of 1 runs failed" in said
 
     def test_failed_runs_make_the_status_one(self, tmp_path):
         (tmp_path / "s.yml").write_text(yaml.safe_dump(content(draws=1)))

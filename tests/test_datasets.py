@@ -27,6 +27,7 @@ from PIL import Image
 from scipy import sparse
 from sklearn.utils import Bunch
 
+from osls.bench.words import texts_of
 from osls.datasets import DATASETS, Dataset, Labelled, breeds, load_dataset, simulate_osls
 from osls.datasets.archive import unpack
 from osls.datasets.arrays import load_mnist, read_idx
@@ -1011,6 +1012,13 @@ class TestNewsgroups:
         assert sparse.issparse(labelled.X)
         assert labelled.X.shape[0] == len(labelled.y) == 8
         assert labelled.X.dtype == np.float32
+
+    def test_plain_texts(self, posts):
+        texts, y = texts_of("newsgroups")
+        assert sorted(texts) == sorted(posts)
+        assert y.tolist().count(0) == 4
+        bare, _ = texts_of("newsgroups-bare")
+        assert not any("Subject:" in text for text in bare)
 
     def test_features(self, posts):
         bare = load_dataset("newsgroups-bare-minilm").load()

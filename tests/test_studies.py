@@ -18,7 +18,7 @@ from osls.bench.charts import Bar, Strip, error_bars, rank_plot, strips
 from osls.bench.compare import aggregate, common_methods, mean_ranks, win_rates
 from osls.bench.courses import GRID, courses
 from osls.bench.execute import run_config
-from osls.bench.methods import METHODS, run_method
+from osls.bench.methods import METHODS, make_mixture, run_method
 from osls.bench.networks import NETWORKS, PAPER_NETWORKS, NetworkPlan, NetworkSpec
 from osls.bench.page import bench_page
 from osls.bench.paper import TABLES, paper_figures
@@ -26,6 +26,7 @@ from osls.bench.parameters import parameter_names
 from osls.bench.plan import cells_of
 from osls.bench.results import Results, read_results
 from osls.bench.rows import COLUMNS
+from osls.bench.store import Store
 from osls.bench.study import load_study, parse_study
 from osls.bench.summary import summarise
 from osls.bench.table import format_table, terminal_tables
@@ -188,6 +189,45 @@ class TestStudy:
         cells = cells_of(parse_study(content(methods=[{"name": "k-pu", "parameters": {"delta": "1e-2"}}])))
         assert cells[0].config["method"]["parameters"] == {"delta": 0.01}
 
+    def test_a_models_network_is_written_out_and_trained(self):
+        parameters = {"discriminator": "mine", "source_classifier": "linear", "n_folds": 2, "rounds": 1}
+        parameters |= {"max_steps": 2, "n_bootstrap": 2, "mixture": {"name": "bbe", "delta": 0.2}}
+        study = content(
+            networks={"mine": {"body": "mlp", "width": 8}},
+            methods=[{"name": "pulse", "parameters": parameters}],
+            draws=1,
+        )
+        (cell,) = cells_of(parse_study(study))
+        written = cell.config["method"]["parameters"]
+        assert written["discriminator"]["body"] == "mlp"
+        assert written["discriminator"]["width"] == 8
+        assert written["source_classifier"] == "linear"
+        found = run_config(cell.config)
+        assert found["error"] is None
+        assert 0 <= found["novel_estimate"] <= 1
+
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [
+            ("dedpool", "unknown mixture 'dedpool'; did you mean 'dedpul'?"),
+            ({"name": "bbe", "detla": 0.1}, "unknown parameter of 'bbe' 'detla'; did you mean 'delta'?"),
+            ({"delta": 0.1}, "unknown mixture None. Known: bbe, dedpul, elkan-noto, regroup."),
+        ],
+    )
+    def test_mixtures_are_checked(self, value, message):
+        with pytest.raises(ValueError, match="unknown") as caught:
+            make_mixture(value)
+        assert str(caught.value).startswith(message)
+
+    def test_mixtures_take_their_parameters(self):
+        assert make_mixture({"name": "bbe", "delta": 0.2}).delta == 0.2
+        assert type(make_mixture("dedpul")).__name__ == "DEDPUL"
+
+    def test_keys_that_are_no_names_are_refused(self, tmp_path):
+        (tmp_path / "s.yml").write_text("? [a, b]\n: 1\n")
+        with pytest.raises(ValueError, match=r"s\.yml, line 1: found unhashable key"):
+            load_study(tmp_path / "s.yml")
+
     def test_defaults_reach_the_methods_that_have_them(self):
         study = parse_study(content(methods=["k-pu", "uan"], defaults={"n_folds": 2, "max_steps": 9}))
         parameters = {c.method: c.config["method"]["parameters"] for c in cells_of(study)}
@@ -274,6 +314,14 @@ class TestPaperProfile:
             load_weights(ResNetFeatures(50, 3, "small", 4), path)
         with pytest.raises(FileNotFoundError, match="are not there"):
             load_weights(body, tmp_path / "none.pth")
+
+    def test_other_depths_are_refused(self):
+        with pytest.raises(ValueError, match="depth must be 18 or 50; got 34"):
+            ResNetFeatures(34, 3)
+
+    def test_a_text_network_without_vectors_is_refused(self):
+        with pytest.raises(ValueError, match="'text-cnn' needs the vectors of its words"):
+            NetworkPlan(NETWORKS["text-cnn"])((160,), 3)
 
     def test_images_are_asked_for_by_name(self):
         with pytest.raises(ValueError, match="'resnet18' is for images"):
@@ -368,6 +416,19 @@ class TestTables:
         assert lines[1]["acc_all_std"] == ""
         assert lines[1]["failed"] == "1"
 
+    def test_what_a_data_set_or_a_method_lacks_is_left_out(self):
+        rows = [
+            row("a", 0, 0.8),
+            row("b", 0, 0.5, mpe_novel=None),
+            row("a", 0, 0.7, data="e", mpe_novel=None),
+        ]
+        text = format_table(summarise(rows), "markdown", ["acc_all", "mpe_novel"])
+        assert "| b | 0.500 | - | 1 |" in text
+        assert text.count("MPE (novel)") == 1
+        lines = list(csv.DictReader(io.StringIO(format_table(summarise(rows), "csv", ["mpe_novel"]))))
+        assert "acc_all_mean" not in lines[0]
+        assert [line["mpe_novel_mean"] == "" for line in lines] == [False, True, True]
+
     def test_unknown_formats_and_metrics_are_named(self):
         with pytest.raises(ValueError, match="did you mean 'markdown'"):
             format_table(summarise(ROWS), "markdwn")
@@ -416,6 +477,16 @@ class TestComparison:
         # Each data set's std is 0.01 / sqrt(2); that of the mean over five is less by sqrt(5).
         assert first.std == pytest.approx(0.01 / np.sqrt(2) / np.sqrt(5))
         assert first.paper is None
+
+    def test_a_method_without_the_figure_somewhere_is_not_averaged(self):
+        rows = [r | ({"mpe_novel": None} if r["method"] == "third" else {}) for r in MANY]
+        assert [one.method for one in aggregate(summarise(rows), "mpe_novel")] == ["first", "second"]
+        assert len(aggregate(summarise(rows), "acc_all")) == 3
+
+    def test_without_common_draws_nobody_wins(self):
+        rows = [row("a", 0, 0.8), row("b", 1, 0.5)]
+        assert win_rates(rows, "acc_all", ["a", "b"]) is None
+        assert win_rates(rows, "acc_all", ["a"]) is None
 
     def test_wins_count_draws_and_halves(self):
         wins = win_rates(MANY, "mpe_novel", ["first", "third"])
@@ -501,12 +572,46 @@ class TestPage:
         assert HOSTILE not in page
         assert "&lt;script&gt;alert(1)" in page
 
+    def test_figures_without_data_are_left_out(self):
+        rows = [
+            row(method, draw, 0.8, data=data, mpe_novel=None)
+            for data in ("d", "e")
+            for draw, method in enumerate(("a", "b"))
+        ]
+        page = bench_page([Results("s", rows)])
+        assert "Who beats whom" not in page
+        assert "All data sets" in page
+        assert "Acc (all)" in page
+        charts = re.findall(r'<svg class="fluid[^"]*"[^>]*aria-label="([^"]+)"', page)
+        assert len(charts) == 1 + 2
+        assert not any("novel" in title for title in charts)
+
+    def test_bars_without_a_spread_have_no_whisker(self):
+        drawn = [str(error_bars("t", [Bar("a", "m0", 0.1, spread, None)])) for spread in (0.02, None)]
+        assert ["whisker" in one for one in drawn] == [True, False]
+
     def test_charts_escape_names(self):
         drawn = error_bars(HOSTILE, [Bar(HOSTILE, "m0", 0.1, 0.02, 0.3)])
         drawn += strips(HOSTILE, [Strip(HOSTILE, "m0", [0.1, 0.5], 0.2)], from_zero=True)
         drawn += rank_plot(HOSTILE, [(HOSTILE, "m0"), ("b", "m1")], [1.0, 2.0], 0.5)
         assert "<script" not in drawn
         assert "nan" not in drawn
+
+    def test_results_are_read_in_any_form(self, tmp_path):
+        Store(tmp_path / "one").write(ROWS)
+        Store(tmp_path / "one").compact()
+        Store(tmp_path / "two").write(ROWS[:2])
+        (tmp_path / "two" / "study.yml").write_text("name: two")
+        (file,) = read_results([tmp_path / "one" / "results.parquet"])
+        assert (file.name, len(file.rows)) == ("one", 6)
+        one, two = read_results([tmp_path])
+        assert [(r.name, len(r.rows), r.study) for r in (one, two)] == [
+            ("one", 6, None),
+            ("two", 2, "name: two"),
+        ]
+        (tmp_path / "notes.txt").write_text("")
+        with pytest.raises(ValueError, match=r"notes\.txt is neither a folder of results nor"):
+            read_results([tmp_path / "notes.txt"])
 
     def test_command_reads_folders_and_lines(self, tmp_path):
         arrays = STUDIES[0].parents[1] / "results" / "arrays.jsonl"
