@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -49,6 +50,7 @@ from osls.datasets import simulate_osls
 from osls.inference.verdict import Check, Diagnostics
 from osls.mixture import BBE, DEDPUL, Subsample
 from osls.persist import ModelError, load, registry, save
+from osls.persist.folder import drafting
 from osls.pu import PUClassifier
 from osls.shift import BBSE
 from osls.tables import TableEncoder
@@ -426,12 +428,21 @@ def test_what_cannot_be_saved_is_named(tmp_path):
         (10**10_000, "JSON"),
         (sparse.csc_matrix(np.eye(2)), "csc_matrix"),
         (torch.nn.Linear(1, 1), "Linear"),
+        (np.void(b"ab"), r"model is a scalar of dtype \|V2, which osls cannot save"),
     ]:
         with pytest.raises(ModelError, match=words):
             save(value, tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(TypeError, match=r"pass trusted=\['x.Y'\]"):
         save(1, tmp_path / "m", trusted="x.Y")
+
+
+def test_an_attribute_of_the_user_is_named(tmp_path):
+    shift = BBSE()
+    shift.note = "mine"
+    with pytest.raises(ModelError, match="note is neither a parameter nor set by fit; delete it"):
+        save(shift, tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_neither_saving_nor_loading_touches_the_random_state(tmp_path):
@@ -604,6 +615,7 @@ def test_what_is_no_model_is_refused(tmp_path):
     (tmp_path / "other/manifest.json").write_text('{"name": "a web app"}')
     for name, words in [
         ("nowhere", "does not exist"),
+        ("nowhere/deep/m", "does not exist"),
         ("file", "is not a folder"),
         ("empty", "it has no manifest.json"),
         ("other", "is of something else"),
@@ -685,6 +697,15 @@ ONE_CLASS = {"$": "object", "of": "osls.training.predictors:Constant"}
         (list_file("sklearn/0.pkl"), "none of a model's"),
         (list_file("sklearn/77.skops"), r"belongs to nothing|missing"),
         (put(files={"tensors.safetensors": {"bytes": -1, "sha256": ""}}), None),
+        (
+            put(files={"sklearn/77.skops": {"bytes": -1, "sha256": ""}}),
+            "does not say how large sklearn/77.skops",
+        ),
+        (put(files={"sklearn/77.skops": 3}), "does not say how large sklearn/77.skops"),
+        (
+            in_fitted("_metadata_request", {"$": "routing", "requests": {"transform": {}}}),
+            "metadata of the method 'transform', which has none",
+        ),
         (put(object={"$": "sklearn", "file": "../x"}), "does not list it"),
         (put(object={"$": "os.system", "args": ["true"]}), r"type tag 'os.system'"),
         (put(object={"of": "x"}), "type tag None"),
@@ -726,6 +747,13 @@ def test_names_that_are_not_listed_are_refused(tmp_path):
     save(np.array(["a", "b"], dtype=object), tmp_path / "m")
     reseal(tmp_path / "m", in_object(values=["a"]))
     with pytest.raises(ModelError, match="values that it does not list"):
+        load(tmp_path / "m")
+
+
+def test_texts_of_another_width_are_refused(tmp_path):
+    save(np.array(["a", "b"]), tmp_path / "m")
+    reseal(tmp_path / "m", in_object(dtype="<U3"))
+    with pytest.raises(ModelError, match="holds 8 bytes, no multiple of its dtype <U3"):
         load(tmp_path / "m")
 
 
@@ -842,6 +870,29 @@ def test_trees_that_lead_outside_are_refused(estimator, field, value, tmp_path):
         load(tmp_path / "m")
 
 
+def test_boosting_without_nodes_is_refused(tmp_path):
+    def empty(name, data):
+        array = np.load(io.BytesIO(data)) if name.endswith(".npy") else np.empty(0)
+        return npy(array[:0]) if array.dtype.names else data
+
+    X, y = blobs(sizes=(40, 40))
+    save(HistGradientBoostingClassifier(max_iter=2).fit(X, y), tmp_path / "m")
+    rewrite_part(tmp_path / "m", empty)
+    with pytest.raises(ModelError, match="other columns"):
+        load(tmp_path / "m")
+
+
+def test_a_sparse_matrix_that_cannot_lead_outside_is_accepted(tmp_path):
+    X, y = blobs(sizes=(20, 20))
+    model = LogisticRegression().fit(X, y)
+    model.coef_ = sparse.coo_matrix(model.coef_)
+    trusted = [sparse.coo_matrix]
+    save(model, tmp_path / "m", trusted=trusted)
+    again = load(tmp_path / "m", trusted=trusted)
+    assert again.coef_.format == "coo"
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
 def test_trees_for_wider_rows_are_refused(tmp_path):
     X, y = blobs(sizes=(40, 40))
     forest = clone(SMALL_FOREST).fit(X, y)
@@ -871,6 +922,22 @@ def test_networks_of_impossible_size_are_refused_before_they_are_made(tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "value", "words"),
+    [
+        ("pulse-mlp", "members", 0, "is not a stack of networks with an encoder"),
+        ("pulse-mlp", "encoder", 1, "is not a stack of networks with an encoder"),
+        ("backprop-oda", "heads", {"classs": {}}, r"has the heads \['classs'\] where \["),
+    ],
+)
+def test_networks_with_other_parts_are_refused(name, key, value, words, tmp_path):
+    data, _ = rows("table")
+    save(quick(ADAPTERS[name], "table").fit(**data), tmp_path / "m")
+    reseal(tmp_path / "m", lambda m: find_node(m["object"], lambda node: key in node).update({key: value}))
+    with pytest.raises(ModelError, match=words):
+        load(tmp_path / "m")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU")
 def test_a_model_from_a_gpu_comes_to_the_cpu(tmp_path):
     data, X_new = rows("table")
@@ -888,6 +955,10 @@ def test_random_states_that_read_outside_are_refused(tmp_path):
         tmp_path / "m", lambda m: m.update(json.loads(json.dumps(m).replace('["pos", 624]', '["pos", -9]')))
     )
     with pytest.raises(ModelError, match=r"pos=-9, outside of 0\.\.624"):
+        load(tmp_path / "m")
+    save(np.random.RandomState(0), tmp_path / "m")
+    reseal(tmp_path / "m", replaced('"MT19937"', '"MT19938"'))
+    with pytest.raises(ModelError, match="not the state of a random generator of numpy"):
         load(tmp_path / "m")
 
 
@@ -936,6 +1007,30 @@ def test_a_failed_save_leaves_the_earlier_model(tmp_path):
         save([np.zeros(10**5), {1, 2}], tmp_path / "a/m")
     assert load(tmp_path / "a/m") == [1]
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["m"]
+
+
+def test_a_draft_that_somebody_deletes_leaves_the_earlier_model(tmp_path):
+    save(1, tmp_path / "m")
+    with pytest.raises(FileNotFoundError), drafting(tmp_path / "m") as draft:
+        shutil.rmtree(draft.path)
+    assert load(tmp_path / "m") == 1
+
+
+def test_of_two_that_save_at_once_the_later_one_counts(tmp_path, monkeypatch):
+    target, rename, others = tmp_path / "m", os.rename, []
+
+    def slow(source, destination):
+        # Another process saves between the two renames of this one.
+        if Path(destination) == target and not others:
+            others.append(1)
+            save(1, target)
+        rename(source, destination)
+
+    monkeypatch.setattr("osls.persist.folder.os.rename", slow)
+    save(2, target)
+    assert others == [1]
+    assert load(target) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 def test_what_killed_processes_left_is_swept_after_a_day(tmp_path):

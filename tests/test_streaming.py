@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zlib
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from osls.shift.joint import solve_bins
 from osls.shift.mlls import em_marginal
 from osls.streaming import ProbabilitySummary, ScoreSummary, estimate_mix, estimate_share, merge_all
 from osls.streaming.cells import keys_of, scores_of
+from osls.streaming.sample import calibrate, draw_sample
 
 ESTIMATORS = {
     "bbe": BBE(),
@@ -143,6 +146,8 @@ class TestStoring:
         assert ScoreSummary.from_bytes(ScoreSummary().to_bytes()).n == 0
         with pytest.raises(ValueError, match=r"not a stored ScoreSummary"):
             ScoreSummary.from_json(json.dumps({"n": 3}))
+        assert ScoreSummary().positions.tolist() == []
+        assert ScoreSummary().update([]) == ScoreSummary()
 
     def test_size(self):
         filled = summary(np.random.default_rng(0).random(300_000))
@@ -334,6 +339,35 @@ class TestMix:
         assert restored.to_bytes() == one.to_bytes()
         assert len(one.sample.rows) == 65_536
         assert [part.n for part in parts] == [30_000] * 3
+
+    def test_no_rows_change_nothing_and_foreign_bytes_are_refused(self):
+        some = ProbabilitySummary(2).update([[0.2, 0.8]])
+        before = some.to_bytes()
+        assert some.update(np.empty((0, 2))).to_bytes() == before
+        foreign = io.BytesIO()
+        np.savez(foreign, head=np.frombuffer(b'{"format": "other"}', np.uint8))
+        with pytest.raises(ValueError, match="not a stored ProbabilitySummary: expected the format"):
+            ProbabilitySummary.from_bytes(zlib.compress(foreign.getvalue()))
+
+    @pytest.mark.parametrize(
+        ("rows", "mix"),
+        [([0] * 30 + [2] * 10, [0.75, 0.0, 0.25]), ([2] * 40, [0.0, 0.0, 1.0])],
+        ids=["one absent", "all absent"],
+    )
+    def test_bins_of_classes_that_are_absent(self, rows, mix):
+        reference = [ProbabilitySummary(3).update(np.eye(3)[[j] * 30]) for j in range(2)]
+        target = ProbabilitySummary(3).update(np.eye(3)[rows])
+        found = estimate_mix(target, reference=reference, n_boot=5)
+        np.testing.assert_allclose(found.marginal, mix, atol=1e-6)
+
+    @pytest.mark.parametrize("k", [3, 41])
+    def test_a_weighted_sample_has_the_means_of_all_rows(self, k):
+        rows = np.random.default_rng(0).dirichlet(np.ones(k), 2000)
+        sample = draw_sample(rows, 500, 0)
+        weights = calibrate(sample, 2000, rows.mean(axis=0), rows.T @ rows / 2000).weights
+        kept = sample.rows.astype(float)
+        np.testing.assert_allclose(weights @ kept / 500, rows.mean(axis=0), rtol=1e-5)
+        np.testing.assert_allclose(weights @ kept**2 / 500, (rows**2).mean(axis=0), rtol=1e-5)
 
     def test_a_sample_is_not_swayed_by_repeated_rows(self):
         rows = np.array([[0.9, 0.1], [0.1, 0.9]])[np.random.default_rng(0).integers(2, size=200_000)]

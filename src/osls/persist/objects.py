@@ -52,9 +52,7 @@ def _read_object(node: dict[str, Node], reader: Reader, where: str) -> Any:
     if is_dataclass(kind) or _is_named_tuple(kind):
         _check_names(node["fields"], _field_names(kind), _required(kind), where)
         return kind(**reader.attributes(node["fields"], where))
-    if issubclass(kind, BaseEstimator):
-        return _read_estimator(kind, node, reader, where)
-    raise ModelError(f"{where} is a {node['of']}, which offers no way to be loaded.")
+    return _read_estimator(kind, node, reader, where)
 
 
 def _field_names(kind: Any) -> set[str]:

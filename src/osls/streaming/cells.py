@@ -112,9 +112,7 @@ EMPTY = Cells(0, np.empty(0, dtype=np.int64), np.empty(0))
 
 
 def count_keys(keys: Ints, weight: Floats | None, capacity: int, level: int = 0) -> Cells:
-    """Count keys, at ``level`` or the lowest level above it that ``capacity`` allows."""
-    if len(keys) == 0:
-        return Cells(level, EMPTY.number, EMPTY.mass)
+    """Count keys, at least one, at ``level`` or the lowest level above it that ``capacity`` allows."""
     numbers = keys >> level
     if weight is None:
         number, (mass,) = _sum_by_number(numbers, None)
