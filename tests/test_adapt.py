@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -13,6 +15,8 @@ import pandas as pd
 import polars
 import pytest
 from PIL import Image
+from rich.console import Console
+from scipy import sparse
 from sklearn.ensemble import ExtraTreesClassifier
 from typer.testing import CliRunner
 
@@ -21,6 +25,7 @@ from osls import PULSE
 from osls.adapting import Adapted, adapt
 from osls.answer import Answer
 from osls.cli import app
+from osls.commands.adapt import print_answer
 from osls.files import InputError, read_table
 from osls.files.mix import mix_schema
 from osls.persist import load, save
@@ -122,6 +127,20 @@ class TestAnswer:
         with pytest.raises(InputError, match="exists already"):
             answer.write(tmp_path / "run")
         answer.write(tmp_path / "run", overwrite=True)
+
+    def test_no_rows_have_no_predictions(self, answer):
+        found = answer.adapted.predict(TARGET[:0])
+        assert len(found) == 0
+        assert {"predicted", "novel", "p_cold", "p_flu"} <= set(found.columns)
+
+    def test_without_diagnostics_no_verdict_is_printed(self, answer):
+        def printed(answer: Answer) -> str:
+            text = io.StringIO()
+            print_answer(answer, Path("run"), 1.0, Console(file=text))
+            return text.getvalue()
+
+        assert "Verdict:" in printed(answer)
+        assert "Verdict:" not in printed(replace(answer, diagnostics=None))
 
 
 def test_polars_and_paths_give_the_same_answer(tmp_path):
@@ -270,6 +289,23 @@ def test_texts_in_folders(tmp_path):
     assert list(found.target_rows.columns) == ["text"]
 
 
+def test_of_sampled_texts_every_row_is_encoded():
+    rng = np.random.default_rng(0)
+    source = [(text, topic) for topic in ("cooking", "chess") for text in text_corpus(rng, topic, 40)]
+    target = [text for topic in ("cooking", "chess", "sailing") for text in text_corpus(rng, topic, 30)]
+    quick = {**QUICK, "source_classifier": "linear", "discriminator": "linear"}
+    found = adapt(
+        pd.DataFrame(source, columns=["note", "topic"]),
+        pd.DataFrame({"note": target}),
+        "topic",
+        text="tfidf",
+        max_rows=60,
+        **quick,
+    )
+    assert sparse.issparse(found.features_target)
+    assert found.features_target.shape[0] == len(found.predictions) == 90
+
+
 # -- The command line -------------------------------------------------------------------------------
 
 
@@ -379,12 +415,29 @@ class TestCommandLine:
         assert sorted(path.name for path in run.iterdir()) == before
 
     def test_predict_refuses_what_is_no_model(self, run, tmp_path):
-        for folder in (tmp_path / "nothing", run / "run"):
+        save(PULSE(), tmp_path / "bare")
+        for folder in (tmp_path / "nothing", run / "run", tmp_path / "bare"):
             words = ["predict", str(folder), str(run / "new.csv"), "--out", str(tmp_path / "p.csv")]
             result = CliRunner().invoke(app, words)
             assert result.exit_code == 2
             assert str(folder) in result.stderr
+        assert "holds a PULSE without the columns it was fitted on" in result.stderr
         assert not (tmp_path / "p.csv").exists()
+
+    def test_predict_refuses_a_folder_of_something_else(self, run, tmp_path):
+        (tmp_path / "letters" / "old").mkdir(parents=True)
+        (tmp_path / "letters" / "old" / "a.txt").write_text("dear all")
+        words = ["predict", run / "run" / "model", tmp_path / "letters", "--out", tmp_path / "p.csv"]
+        result = CliRunner().invoke(app, [*map(str, words)])
+        assert result.exit_code == 2
+        assert "letters: there is no column 'fever'" in result.stderr
+
+    def test_on_a_terminal_it_says_what_it_does(self, run, tmp_path, monkeypatch):
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        words = ["adapt", "--source", run / "labelled.csv", "--label", "kinds", "--target", run / "new.csv"]
+        result = CliRunner().invoke(app, [*map(str, words), "--out", str(tmp_path / "run")])
+        assert result.exit_code == 2
+        assert "Reading" in result.stderr
 
     def test_one_class_if_asked_for(self, run, tmp_path):
         SOURCE[SOURCE["kind"] == "cold"].to_csv(tmp_path / "one.csv", index=False)

@@ -13,12 +13,18 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
 
 from conftest import blobs
 from osls import PULSE, adapt
+from osls.baselines import SourceOnly
 from osls.datasets import simulate_osls
 from osls.distributed import Scored, estimate_mix, is_main, score
+from osls.distributed.batchnorm import synced_batch_norm
+from osls.distributed.ddp import world_size
 from osls.distributed.reader import reader_for
 
 distributed = pytest.importorskip("distributed")
@@ -209,6 +215,67 @@ class _ByThreshold:
         return pd.DataFrame({"predicted": "0", "novel": novel, **known})
 
 
+@pytest.fixture(scope="module")
+def inside():
+    """A worker in this process: quick, for what does not depend on there being several."""
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as worker,
+        distributed.Client(worker) as client,
+    ):
+        yield client
+
+
+class TestParts:
+    def test_a_large_file_is_cut_at_its_row_groups(self, inside, tmp_path):
+        n = 1 << 18
+        frame = pd.DataFrame({"x0": np.resize(np.float32([0, 5]), n)})
+        frame.to_parquet(tmp_path / "rows.parquet", row_group_size=n // 2)
+        scored = score(_ByThreshold(), tmp_path / "rows.parquet", out=tmp_path / "out", client=inside)
+        assert scored.rows == n
+        assert [file.name for file in scored.files] == ["part-00000.parquet"]
+        assert scored.summary.mean[-1] == pytest.approx(0.45)
+
+    def test_empty_row_groups_and_partitions_are_passed_over(self, inside, tmp_path):
+        rows = pa.table({"x0": [0.0, 5.0]})
+        with pq.ParquetWriter(tmp_path / "rows.parquet", rows.schema) as writer:
+            for part in (rows[:0], rows):
+                writer.write_table(part)
+        assert score(_ByThreshold(), tmp_path / "rows.parquet", client=inside).rows == 2
+        frame = dd.from_pandas(rows.to_pandas(), npartitions=2)
+        frame = frame[frame["x0"] > 1]
+        scored = score(_ByThreshold(), frame, out=tmp_path / "out", client=inside)
+        assert scored.rows == 1
+        assert [len(pd.read_parquet(file)) for file in scored.files] == [0, 1]
+
+    def test_what_dead_workers_left_is_removed(self, inside, tmp_path):
+        pd.DataFrame({"x0": [0.0]}).to_parquet(tmp_path / "rows.parquet")
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / ".part-00003.parquet.x1y2").touch()
+        score(_ByThreshold(), tmp_path / "rows.parquet", out=tmp_path / "out", client=inside)
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["part-00000.parquet"]
+
+    def test_a_label_without_a_known_class(self, inside, tmp_path):
+        pd.DataFrame({"x0": [0.0], "kind": ["other"]}).to_parquet(tmp_path / "rows.parquet")
+        with pytest.raises(
+            ValueError, match=r"label: no row's 'kind' is one of the known classes \('0', '1'"
+        ):
+            score(_ByThreshold(), tmp_path / "rows.parquet", label="kind", client=inside)
+
+    def test_no_rows_at_all(self, tmp_path):
+        pq.ParquetWriter(tmp_path / "rows.parquet", pa.schema([("x0", pa.float64())])).close()
+        with pytest.raises(ValueError, match=r"data: .*rows\.parquet holds no rows"):
+            score(_ByThreshold(), tmp_path / "rows.parquet")
+
+    def test_columns_are_those_of_the_fit(self, target):
+        frame = table(2, (30, 30, 30))
+        fitted = SourceOnly(source_classifier="linear", n_folds=2, random_state=0)
+        fitted.fit(frame[FEATURES[::-1]], frame["kind"], X_target=target[FEATURES[::-1]][:100])
+        reader = reader_for(fitted, target, None, ["id"], "kind")
+        assert reader.columns == tuple(FEATURES[::-1])
+
+
 class TestReading:
     def test_mistakes_are_named(self, model, target, tmp_path):
         with pytest.raises(ValueError, match="fitted to 5 features; 7 columns"):
@@ -346,6 +413,24 @@ class TestTorchrun:
         done = fit_in_processes(2, script)
         assert done.returncode != 0
         assert "given different seeds" in done.stderr
+
+    @pytest.mark.parametrize("options", [{}, {"affine": False}, {"track_running_stats": False}], ids=str)
+    def test_a_group_of_one_norms_a_batch_as_torch_does(self, options, tmp_path):
+        x = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
+        mine, theirs = torch.nn.BatchNorm1d(3, **options), torch.nn.BatchNorm1d(3, **options)
+        torch.distributed.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
+        try:
+            with synced_batch_norm(mine):
+                torch.testing.assert_close(mine(x), theirs(x))
+                torch.testing.assert_close(mine.eval()(x), theirs.eval()(x))
+        finally:
+            torch.distributed.destroy_process_group()
+        torch.testing.assert_close(mine.state_dict(), theirs.state_dict())
+
+    def test_a_torch_without_processes_is_alone(self, monkeypatch):
+        monkeypatch.setattr("torch.distributed.is_available", lambda: False)
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        assert world_size() == 1
 
     def test_alone_nothing_is_shared(self):
         from osls.distributed import ddp

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -135,20 +136,42 @@ class TestText:
         with pytest.raises(ValueError, match=message):
             text_encoder(function)(["a", "b"])
 
-    def test_hugging_face_folder(self, tmp_path):
+    @staticmethod
+    def small_model(folder: Path) -> transformers.BertConfig:
         for file in Path(get_model_path()).glob("*token*"):
-            shutil.copy(file, tmp_path)
-        shutil.copy(Path(get_model_path()) / "vocab.txt", tmp_path)
+            shutil.copy(file, folder)
+        shutil.copy(Path(get_model_path()) / "vocab.txt", folder)
         config = transformers.BertConfig(
             hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
         )
-        transformers.BertModel(config).save_pretrained(tmp_path)
+        transformers.BertModel(config).save_pretrained(folder)
+        return config
+
+    def test_hugging_face_folder(self, tmp_path):
+        config = self.small_model(tmp_path)
         encode = text_encoder(tmp_path, device="cpu")
         assert encode.dim == 16
         assert encode(SENTENCES).shape == (3, 16)
         before = encode.identity
         transformers.BertModel(config).save_pretrained(tmp_path)
         assert text_encoder(tmp_path).identity != before
+
+    def test_a_model_may_pool_its_first_token(self, tmp_path):
+        self.small_model(tmp_path)
+        (tmp_path / "1_Pooling").mkdir()
+        (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+        transformers.utils.logging.disable_progress_bar()
+        try:
+            found = text_encoder(tmp_path, device="cpu")(SENTENCES[:1])[0]
+            # Who wants no progress bars gets none afterwards either.
+            assert not transformers.utils.logging.is_progress_bar_enabled()
+        finally:
+            transformers.utils.logging.enable_progress_bar()
+        network = transformers.AutoModel.from_pretrained(tmp_path).eval()
+        batch = transformers.AutoTokenizer.from_pretrained(tmp_path)(SENTENCES[0], return_tensors="pt")
+        with torch.inference_mode():
+            first = network(**batch).last_hidden_state[0, 0]
+        np.testing.assert_allclose(found, first / first.norm(), atol=1e-5)
 
     def test_folders_that_hold_no_model(self, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"no config\.json"):
@@ -268,6 +291,55 @@ class TestImage:
         assert encode(pictures).shape == (4, 16)
         assert "mean=(0.5, 0.5, 0.5)" in encode.identity
         assert "size=32" in encode.identity
+
+    @pytest.mark.parametrize(
+        ("kind", "sizes"),
+        [
+            ("Segformer", {"sr_ratios": [1]}),
+            ("Pvt", {"sequence_reduction_ratios": [1], "image_size": 32}),
+        ],
+    )
+    def test_models_that_do_not_pool_are_averaged(self, kind, sizes, tmp_path):
+        once = {
+            "depths": [1],
+            "patch_sizes": [4],
+            "strides": [4],
+            "num_attention_heads": [1],
+            "mlp_ratios": [2],
+        }
+        config = getattr(transformers, f"{kind}Config")(
+            num_encoder_blocks=1, hidden_sizes=[8], **once, **sizes
+        )
+        network = getattr(transformers, f"{kind}Model")(config).eval()
+        network.save_pretrained(tmp_path)
+        found = image_encoder(tmp_path, size=32, device="cpu")(np.zeros((1, 32, 32, 3), np.uint8))
+        # Black, by the mean and the deviation of ImageNet.
+        black = -torch.tensor([0.485 / 0.229, 0.456 / 0.224, 0.406 / 0.225])
+        with torch.inference_mode():
+            hidden = network(pixel_values=black[None, :, None, None].repeat(1, 1, 32, 32)).last_hidden_state[
+                0
+            ]
+        pooled = hidden.mean(dim=(1, 2)) if hidden.ndim == 3 else hidden.mean(dim=0)
+        np.testing.assert_allclose(found, pooled[None], atol=1e-4)
+
+    def test_timm_folder_is_read_or_says_what_it_lacks(self, pictures, tmp_path, monkeypatch):
+        """With a stand-in for timm, which is not among what the package asks for."""
+        from safetensors.torch import save_file
+
+        def create_model(name, pretrained, num_classes):
+            assert (name, pretrained, num_classes) == ("tiny", False, 0)
+            return torch.nn.Sequential(
+                torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(3, 5)
+            )
+
+        monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+        (tmp_path / "config.json").write_text('{"architecture": "tiny"}')
+        save_file({"2.weight": torch.zeros(5, 3)}, tmp_path / "model.safetensors")
+        with pytest.raises(ValueError, match=r"lacks weights of tiny, first '2\.bias'"):
+            image_encoder(tmp_path, size=32, device="cpu")(pictures)
+        save_file({"2.bias": torch.arange(5.0)}, tmp_path / "more.safetensors")
+        features = image_encoder(tmp_path, size=32, device="cpu")(pictures)
+        np.testing.assert_allclose(features, np.tile(np.arange(5.0), (4, 1)))
 
     def test_timm_folder_without_timm(self, pictures, tmp_path, monkeypatch):
         (tmp_path / "config.json").write_text('{"architecture": "resnet18"}')
@@ -413,6 +485,11 @@ class TestCache:
         monkeypatch.setenv("OSLS_CACHE", str(tmp_path / "here"))
         cached(Counter(), ["a"])
         assert len(list((tmp_path / "here" / "features").rglob("*.npy"))) == 1
+
+    def test_nothing_to_encode_leaves_nothing(self, tmp_path):
+        found = cached(lambda items: np.zeros((len(items), 3)), [], tmp_path, identity="x")
+        assert found.shape == (0, 3)
+        assert list(tmp_path.iterdir()) == []
 
     def test_a_plain_callable_needs_a_name(self, tmp_path):
         with pytest.raises(ValueError, match="identity="):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -10,10 +11,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from answers import TOPICS, text_corpus
 from osls.files import InputError
-from osls.tables import TableEncoder
+from osls.tables import PictureEncoder, TableEncoder
+from osls.tables.fitting import FitOptions, fit_quietly, make_adapter
+from osls.tables.labels import check_labels
+from osls.tables.text import choose_text_mode
 
 
 def columns(source: dict, target: dict, **options) -> TableEncoder:
@@ -80,6 +85,8 @@ class TestColumns:
         ("source", "target", "reason"),
         [
             ([1] * 30, [1] * 30, "the same value in every row"),
+            (["a"] * 30, ["a"] * 30, "the same value in every row"),
+            (["2024-03-01"] * 30, ["2024-03-01"] * 30, "the same value in every row"),
             (["a"] * 30, ["b"] * 30, "one value in all of the source and another in all of the target"),
             (["a", "b"] * 15, ["c", "d"] * 15, "no value in common"),
             ([None] * 30, NUMBERS, "no value in one of the two"),
@@ -104,6 +111,10 @@ class TestColumns:
         shuffled = np.random.default_rng(0).permutation(5000)[:60]
         frame = {"patient_id": shuffled, "platelets": shuffled}
         assert columns(frame, frame).feature_names_ == ["platelets"]
+
+    def test_an_id_that_comes_back_is_a_code(self):
+        frame = {"ward_id": np.resize([7, 3, 5], 60)}
+        assert columns(frame, frame).feature_names_ == ["ward_id"]
 
     def test_columns_of_one_side_are_named(self):
         encoder = columns({"a": [1, 2], "b": [1, 2]}, {"a": [2, 3], "c": [1, 2]})
@@ -130,6 +141,25 @@ class TestColumns:
             encoder.transform(pd.DataFrame({"dose": [1, np.inf]}), first_row=100)
         with pytest.raises(InputError, match="row 102 has 'much'"):
             encoder.check(pd.DataFrame({"dose": ["1", "much"]}), first_row=100)
+
+    @pytest.mark.parametrize("later", [[5.0], ["soon"]])
+    def test_dates_must_stay_dates(self, later):
+        days = pd.date_range("2024-01-01", periods=30).strftime("%Y-%m-%d")
+        encoder = columns({"d": days}, {"d": days})
+        with pytest.raises(InputError, match=rf"'d' holds dates, but row 1 has .*{later[0]}"):
+            encoder.transform(pd.DataFrame({"d": later}))
+
+    @pytest.mark.parametrize("text", ["bert", None])
+    def test_unknown_ways_to_read_texts_are_refused(self, text):
+        with pytest.raises(ValueError, match="text must be 'auto', 'tfidf' or 'minilm'; got"):
+            choose_text_mode(text, pd.Series(["a text"]))
+
+    def test_classes_that_differ_in_case_only_are_doubted(self):
+        names = np.array(["Flu", "flu", "cold"] * 2)
+        classes, counts, odd = check_labels(names, "a.csv", "kind", "novel", allow_one_class=False)
+        assert classes.tolist() == ["Flu", "cold", "flu"]
+        assert counts.tolist() == [2, 2, 2]
+        assert odd == ["The classes 'Flu' and 'flu' differ in case only: one class?"]
 
 
 def sentences() -> np.ndarray:
@@ -223,3 +253,44 @@ def test_sparse_columns_stay_sparse():
     found = TableEncoder().fit(frame, frame).transform(frame)
     assert sparse.issparse(found)
     np.testing.assert_allclose(found.toarray(), X.toarray(), rtol=1e-6)
+    mixed = frame[["g0"]].assign(dense=np.random.default_rng(0).normal(size=60))
+    found = TableEncoder().fit(mixed, mixed).transform(mixed)
+    np.testing.assert_allclose(found.toarray(), mixed, rtol=1e-6)
+
+
+def test_an_infinite_number_in_a_sparse_column_is_named():
+    X = sparse.random(60, 3, 0.5, format="csr", random_state=0)
+    frame = pd.DataFrame.sparse.from_spmatrix(X, columns=["a", "b", "c"])
+    encoder = TableEncoder().fit(frame, frame)
+    spoilt = sparse.csr_matrix([[1.0, 0.0, 0.0], [0.0, np.inf, 0.0]])
+    with pytest.raises(InputError, match=r"'b' .*inf in row 2"):
+        encoder.transform(pd.DataFrame.sparse.from_spmatrix(spoilt, columns=["a", "b", "c"]))
+
+
+def test_pictures_are_checked():
+    with pytest.raises(ValueError, match="images must be 'auto', 'efficientnet' or 'scratch'; got 'vit'"):
+        PictureEncoder(images="vit")
+    with pytest.raises(InputError, match=r"later\.csv: there is no column 'file'.*give a folder of pictures"):
+        PictureEncoder().check(pd.DataFrame({"age": [1]}), name="later.csv")
+
+
+@pytest.mark.parametrize(
+    ("X", "model", "steps"), [(sparse.eye(3), "linear", None), (np.zeros((2, 3, 4, 4)), "convnet", 300)]
+)
+def test_fast_models_suit_the_rows(X, model, steps):
+    made = make_adapter(FitOptions(fast=True), X, 3)
+    assert (made.source_classifier, made.discriminator) == (model, model)
+    assert (made.max_steps, made.n_folds) == (steps, 3)
+
+
+def test_of_warnings_the_models_own_are_kept_and_those_of_others_passed_on():
+    class Model:
+        def fit(self, X, y, X_target):
+            for category, words in ((UserWarning, "few rows"), (ConvergenceWarning, "not yet")):
+                warnings.warn(words, category, stacklevel=1)
+            warnings.warn("overflow", RuntimeWarning, stacklevel=1)
+            warnings.warn("few rows", UserWarning, stacklevel=1)
+
+    with pytest.warns(RuntimeWarning, match="overflow") as caught:
+        assert fit_quietly(Model(), None, None, None) == ["few rows"]
+    assert len(caught) == 1
