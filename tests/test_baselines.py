@@ -29,6 +29,7 @@ from osls.baselines.cmu import Ensemble, known_weight
 from osls.baselines.dance import CosineClassifier, MemoryBank
 from osls.baselines.deep import DeepAdapter, source_loss
 from osls.baselines.domain_discriminator import rescale
+from osls.baselines.open_set_em import open_set_em
 from osls.baselines.rejection import known_odds, predicted_mix, reject
 from osls.bench.methods import METHODS
 from osls.datasets import simulate_osls
@@ -460,3 +461,11 @@ def test_every_baseline_has_a_name_in_the_benchmark():
     assert {"source-only", "domain-disc", "k-pu", "backprop-oda", "sta", "uan", "cmu", "dance"} <= set(
         METHODS
     )
+
+
+def test_em_that_is_stopped_has_taken_a_step():
+    proba, known, mix = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0.9, 0.5]), np.full(3, 1 / 3)
+    assert open_set_em(proba, known, mix, iterations=0).tolist() == mix.tolist()
+    # One step is the mean of the posteriors, here the classifiers' own: the mix is even.
+    step = np.column_stack([known[:, None] * proba, 1 - known]).mean(axis=0)
+    np.testing.assert_allclose(open_set_em(proba, known, mix, iterations=1), step)

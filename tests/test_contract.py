@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -83,3 +84,12 @@ def test_class_smaller_than_the_folds_is_a_warning(problem):
 def test_what_the_common_errors_say(changes, message, problem):
     with pytest.raises(ValueError, match=message):
         clone(ADAPTERS["source-only"]).fit(**{**problem.training_data(), **changes})
+
+
+@pytest.mark.parametrize("sides", [("X", "X_target"), ("X",), ("X_target",)], ids=" and ".join)
+def test_either_side_may_be_sparse(sides, problem):
+    data = problem.training_data()
+    model = SourceOnly(source_classifier="linear", n_folds=2, random_state=0)
+    expected = clone(model).fit(**data).target_marginal_
+    found = clone(model).fit(**{k: sparse.csr_matrix(v) if k in sides else v for k, v in data.items()})
+    np.testing.assert_allclose(found.target_marginal_, expected, atol=0.05)

@@ -115,6 +115,12 @@ class TestDEDPUL:
         assert em_share(np.repeat([0.0, 2.0], 50)) == pytest.approx(0.5)
         assert em_share(np.ones(10)) == 1.0
         assert em_share(np.zeros(10)) == 0.0
+        assert em_share(np.repeat([0.0, 2.0], 50), max_iter=1) == pytest.approx(0.5)
+
+    def test_a_column_of_scores_will_do(self):
+        positive, unlabeled = betas(0, 50, 60, 0.5)
+        column = BBE().fit(positive[:, None], unlabeled[:, None])
+        assert column.alpha_ == BBE().fit(positive, unlabeled).alpha_
         assert DEDPUL().fit(np.linspace(0.6, 0.9, 50), np.linspace(0.1, 0.3, 50)).alpha_ == pytest.approx(0)
 
     def test_precision_of_the_scores_hardly_matters(self):

@@ -25,6 +25,7 @@ def test_public_names_resolve():
     for name in osls.__all__:
         assert getattr(osls, name) is not None
     assert dir(osls) == sorted(osls.__all__)
+    assert osls.__getattr__("mixture") is sys.modules["osls.mixture"]
     with pytest.raises(AttributeError, match="no attribute 'PULS'"):
         _ = osls.PULS
 

@@ -242,6 +242,8 @@ class TestClassifier:
         fitted = clone(model).fit(sparse.csr_matrix(P), U)
         copy = pickle.loads(pickle.dumps(fitted))
         np.testing.assert_array_equal(copy.predict_proba(U), fitted.predict_proba(sparse.csr_matrix(U)))
+        dense = clone(model).fit(P, sparse.csr_matrix(U))
+        np.testing.assert_array_equal(dense.unlabeled_proba_, expected)
 
     def test_known_prevalence(self):
         P, U, truth = separable()
