@@ -16,18 +16,15 @@ from osls.distributed import ddp
 from osls.distributed.batchnorm import synced_batch_norm
 
 __all__ = [
-    "SCORING_CHUNK",
     "Schedule",
     "Trainer",
     "as_tensor",
     "resolve_device",
     "schedule_for",
     "score_rows",
+    "scoring_chunk",
     "seeded",
 ]
-
-# Rows that a network scores at a time.
-SCORING_CHUNK = 4096
 
 
 @dataclass(frozen=True)
@@ -186,8 +183,13 @@ def _scheduler(
     return None
 
 
+def scoring_chunk(device: torch.device) -> int:
+    """Rows to score at a time: on a CPU so few that what a layer returns stays in the cache."""
+    return 512 if device.type == "cpu" else 4096
+
+
 def score_rows(network: Callable[[Tensor], Tensor], rows: Tensor, row_axis: int = 0) -> Floats:
     """Outputs of a network in evaluation mode, in chunks."""
     with torch.inference_mode():
-        chunks = [network(chunk) for chunk in torch.split(rows, SCORING_CHUNK)]
+        chunks = [network(chunk) for chunk in torch.split(rows, scoring_chunk(rows.device))]
     return np.asarray(torch.cat(chunks, dim=row_axis).cpu().numpy())

@@ -30,7 +30,7 @@ from torch.nn.functional import cross_entropy
 
 from osls._typing import AnyArray, Floats, Ints
 from osls.nets import SmallResNet, StackedMLP
-from osls.training.core import SCORING_CHUNK, Schedule, Trainer, as_tensor, seeded
+from osls.training.core import Schedule, Trainer, as_tensor, scoring_chunk, seeded
 from osls.training.encoding import encoder_for
 from osls.training.history import Advance, no_progress
 from osls.training.predictors import Blended, Networks, Predictor, SklearnModels
@@ -123,7 +123,7 @@ class NetworkLearner(Learner):
         predictor = self.predictor(networks, members)
         scores = np.asarray(softmax(predictor.held_out_logits(self.rows, fold), axis=1))
         # Rows that no model has seen are everybody's.
-        for free in np.array_split(np.flatnonzero(fold < 0), 1 + len(fold) // SCORING_CHUNK):
+        for free in np.array_split(np.flatnonzero(fold < 0), 1 + len(fold) // scoring_chunk(self.device)):
             scores[free] = predictor.mean_proba(self.rows[free])
         return FoldModels(scores, predictor)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from osls._typing import AnyArray, Floats, Ints
-from osls.training.core import SCORING_CHUNK, as_tensor, score_rows
+from osls.training.core import as_tensor, score_rows, scoring_chunk
 from osls.training.encoding import Encoder
 
 __all__ = ["Blended", "Constant", "FittedClassifier", "Networks", "Predictor", "SklearnModels"]
@@ -56,21 +56,26 @@ class Networks:
         own = [torch.from_numpy(np.flatnonzero(fold == f)) for f in range(self.members)]
         # All members score in one call, each its own rows. Those with fewer get row 0 on top.
         table = pad_sequence(own, batch_first=True).to(self.device)
-        width = max(1, SCORING_CHUNK // self.members)
+        pieces = torch.split(table, scoring_chunk(self.device), dim=1)
         with torch.inference_mode():
-            by_member = torch.cat(
-                [self.networks(rows[part]) for part in torch.split(table, width, dim=1)], dim=1
-            )
+            by_member = torch.cat([self.networks(rows[piece]) for piece in pieces], dim=1)
         logits = np.full((len(fold), by_member.shape[2]), np.nan, dtype=np.float32)
         for rows_of_member, scores in zip(own, by_member.cpu().numpy(), strict=True):
             logits[rows_of_member] = scores[: len(rows_of_member)]
         return logits
 
     def predict_proba(self, X: AnyArray) -> Floats:
-        # Piece by piece from the rows to the answer: what lies between is small and stays in the cache.
-        starts = range(0, max(X.shape[0], 1), SCORING_CHUNK)
-        pieces = (as_tensor(self.encoder(X[i : i + SCORING_CHUNK]), self.device) for i in starts)
-        return np.concatenate([self.mean_proba(rows) for rows in pieces])
+        # Piece by piece from the rows to the answer, which has its place: nothing large is kept between.
+        size = scoring_chunk(self.device)
+        first = self._mean_proba_of(X[:size])
+        proba = np.empty((X.shape[0], first.shape[1]), dtype=first.dtype)
+        proba[:size] = first
+        for i in range(size, X.shape[0], size):
+            proba[i : i + size] = self._mean_proba_of(X[i : i + size])
+        return proba
+
+    def _mean_proba_of(self, X: AnyArray) -> Floats:
+        return self.mean_proba(as_tensor(self.encoder(X), self.device))
 
     def mean_proba(self, rows: Tensor) -> Floats:
         """Probabilities of a few rows on the device, the mean over all members."""
@@ -79,7 +84,9 @@ class Networks:
             logits = self.networks(rows.expand(self.members, *rows.shape))
             if logits.shape[2] == 1:
                 logits = torch.cat([-logits / 2, logits / 2], dim=2)
-            return np.asarray(logits.softmax(dim=2).mean(dim=0).cpu().numpy())
+            # With the few classes first, torch works on many rows at a time.
+            proba = logits.permute(2, 0, 1).contiguous().softmax(dim=0).mean(dim=1)
+        return np.asarray(proba.T.cpu().numpy())
 
 
 @dataclass(frozen=True)
