@@ -440,6 +440,26 @@ def test_kill_nine_then_two_processes_finish_it(tmp_path):
     assert [row["error"] for row in read_parquet(out / "results.parquet")] == [None] * 10
 
 
+def test_ctrl_c_does_not_interrupt_the_start_of_a_worker():
+    """Also if it is another thread that the system gives the signal to."""
+    awake, done = threading.Event(), []
+    other = threading.Thread(target=awake.wait)
+    other.start()
+
+    class Starting(ThreadPoolExecutor):
+        def submit(self, *given):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            done.append(given)
+
+    with pytest.raises(KeyboardInterrupt):
+        Slot(Starting).submit(run_config, {})
+    awake.set()
+    other.join()
+    assert done == [(run_config, {})]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_ctrl_c_ends_cleanly(tmp_path):
     file, out = tmp_path / "study.yml", tmp_path / "out"
     file.write_text(yaml.safe_dump(content(draws=50, methods=["pulse-trees"])))

@@ -45,18 +45,26 @@ class Slot:
 
 @contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
-    """Let a process that starts in the block begin deaf to Ctrl-C, which it could not handle yet.
+    """Let a process that starts in the block begin deaf to Ctrl-C, and let none interrupt its start.
 
-    The signal is blocked, not dropped: this process gets it at the end of the block.
+    The signal is held, not dropped: this process gets it at the end of the block. Blocking it is for the new
+    process, which inherits that. Here it is not enough: another thread may take the signal, and Python would
+    raise KeyboardInterrupt in the main thread between any two lines of the start.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    came: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if in_main else None
+    can_block = hasattr(signal, "pthread_sigmask")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if can_block else set()
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if can_block:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if in_main:
+            signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
