@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -33,15 +34,21 @@ dd = pytest.importorskip("dask.dataframe")
 FEATURES = [f"x{j}" for j in range(5)]
 
 
+@contextmanager
+def local_cluster(workers, *, processes):
+    with (
+        distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=processes, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
 @pytest.fixture(scope="module")
 def cluster():
     """Two workers of one thread each, with nannies that start a killed one again."""
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as workers,
-        distributed.Client(workers) as client,
-    ):
+    with local_cluster(2, processes=True) as client:
         yield client
 
 
@@ -218,12 +225,7 @@ class _ByThreshold:
 @pytest.fixture(scope="module")
 def inside():
     """A worker in this process: quick, for what does not depend on there being several."""
-    with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as worker,
-        distributed.Client(worker) as client,
-    ):
+    with local_cluster(1, processes=False) as client:
         yield client
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from osls._typing import AnyArray, Floats
+from osls._typing import Floats
 from osls.bench.models import Strict
 
 __all__ = ["NETWORKS", "PAPER_NETWORKS", "NetworkPlan", "NetworkSpec", "PretrainSpec", "ScheduleSpec"]
@@ -146,16 +146,6 @@ class NetworkPlan:
         if spec.weights is not None:
             load_weights(body, Path(spec.weights).expanduser())
         return body
-
-    def pretrained(self, X: AnyArray) -> NetworkPlan:
-        """Return the plan with the weights that the images X teach it; they are kept in the cache."""
-        from osls.bench.pretraining import pretrained_weights
-
-        if self.spec.pretrain is None:
-            return self
-        plain = self.spec.model_copy(update={"pretrain": None})
-        path = pretrained_weights(NetworkPlan(plain), self.spec.pretrain.model_dump(), X)
-        return NetworkPlan(plain.model_copy(update={"weights": str(path)}))
 
     def _word_vectors(self) -> Any:
         if self.vectors is None:

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from osls._drafts import draft_of
 from osls._typing import AnyArray
+from osls.bench.networks import NetworkPlan, NetworkSpec, PretrainSpec
 from osls.datasets.folders import cache_folder
 
-__all__ = ["pretrained_weights"]
+__all__ = ["pretrained"]
 
 
-def pretrained_weights(
-    make: Callable[[tuple[int, ...]], Any], options: Mapping[str, Any], X: AnyArray
-) -> Path:
-    """Return the file of a body's weights after contrastive pre-training on X, training it if need be.
+def pretrained(spec: NetworkSpec, options: PretrainSpec, X: AnyArray) -> NetworkSpec:
+    """Return a network that starts from what the images X teach it, training it if need be.
 
-    The name of the file is made of the network, the options and the images. It is written whole or not at
-    all: two processes that make it at once waste time and nothing else.
+    The weights are kept in the cache, in a file named after the network, the options and the images. Two
+    processes that make it at once waste time and nothing else.
     """
+    plain = spec.model_copy(update={"pretrain": None, "schedule": None})
+    X = np.ascontiguousarray(X)
+    name = hashlib.sha256(X.tobytes())
+    name.update(json.dumps([plain.model_dump(), options.model_dump(), X.shape, str(X.dtype)]).encode())
+    path = cache_folder() / "pretrained" / f"{name.hexdigest()[:32]}.safetensors"
+    if not path.exists():
+        _make(path, NetworkPlan(plain), options, X)
+    return spec.model_copy(update={"pretrain": None, "weights": str(path)})
+
+
+def _make(path: Path, plan: NetworkPlan, options: PretrainSpec, X: AnyArray) -> None:
     import torch
     from safetensors.torch import save_file
 
     from osls.training.contrastive import pretrain
     from osls.training.core import as_tensor, seeded
 
-    X = np.ascontiguousarray(X)
-    name = hashlib.sha256(X.tobytes())
-    name.update(json.dumps([repr(make), dict(options), X.shape, str(X.dtype)], sort_keys=True).encode())
-    path = cache_folder() / "pretrained" / f"{name.hexdigest()[:32]}.safetensors"
-    if path.exists():
-        return path
     with seeded(0):
-        body = make(tuple(as_tensor(X[:1], torch.device("cpu")).shape[1:]))
-    pretrain(body, X, **options)
+        body = plan(tuple(as_tensor(X[:1], torch.device("cpu")).shape[1:]))
+    pretrain(body, X, **options.model_dump())
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.stem}.{os.getpid()}.draft")
-    save_file({key: value.contiguous() for key, value in body.state_dict().items()}, draft)
-    draft.replace(path)
-    return path
+    with draft_of(path) as draft:
+        save_file({key: value.contiguous() for key, value in body.state_dict().items()}, draft)

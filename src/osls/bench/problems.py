@@ -13,6 +13,7 @@ import numpy as np
 from osls._typing import AnyArray
 from osls.bench.nearest import unknown
 from osls.bench.networks import NetworkPlan, NetworkSpec
+from osls.bench.pretraining import pretrained
 from osls.bench.words import number_words, read_vectors, texts_of
 from osls.datasets import OSLSProblem, load_dataset, simulate_osls
 from osls.validation import stack_rows
@@ -111,8 +112,7 @@ def network_plan(
     if network is None:
         return None
     spec = NetworkSpec.model_validate(network)
+    if spec.pretrain is not None:
+        spec = pretrained(spec, spec.pretrain, stack_rows(problem.X_source, problem.X_target))
     words = _rows(data, network).words
-    plan = NetworkPlan(spec, read_vectors(spec.vectors, words) if words else None)
-    if spec.pretrain is None:
-        return plan
-    return plan.pretrained(stack_rows(problem.X_source, problem.X_target))
+    return NetworkPlan(spec, read_vectors(spec.vectors, words) if words else None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
+from osls._drafts import draft_of
 from osls._typing import Floats
 from osls.distributed.cluster import connected, model_here, model_on_workers, task
 from osls.distributed.reader import Reader, reader_for
@@ -247,23 +246,16 @@ def _prepare(folder: Path) -> Path:
 
 def _write(path: Path, tables: Iterable[pd.DataFrame]) -> None:
     """Write a Parquet file, a row group a table, whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
     writer: pq.ParquetWriter | None = None
-    try:
+    with draft_of(path) as draft:
         for table in tables:
             arrow = pa.Table.from_pandas(table, preserve_index=False)
-            writer = writer or pq.ParquetWriter(name, arrow.schema)
+            writer = writer or pq.ParquetWriter(draft, arrow.schema)
             writer.write_table(arrow.cast(writer.schema))
         if writer is not None:
             writer.close()
         else:
-            pq.write_table(pa.table({}), name)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+            pq.write_table(pa.table({}), draft)
 
 
 # -- Together -----------------------------------------------------------------------------------------

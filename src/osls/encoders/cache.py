@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from osls._drafts import draft_of
 from osls._typing import AnyArray
 
 __all__ = ["cached"]
@@ -133,11 +133,5 @@ def _read(path: Path, rows: int) -> AnyArray | None:
 
 def _write(path: Path, features: AnyArray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, features, allow_pickle=False)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with draft_of(path) as draft, draft.open("wb") as file:
+        np.save(file, features, allow_pickle=False)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from osls._drafts import remove_if_abandoned
+from osls._drafts import draft_of, remove_if_abandoned
 from osls.files.errors import InputError
 
 __all__ = ["check_destination", "check_writable", "staged_file", "staged_folder"]
@@ -99,14 +99,10 @@ def staged_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
         raise InputError(f"{out}: exists already; choose another file or add --overwrite.")
     check_writable(out)
     made = _make_parents(out.absolute().parent)
-    handle, name = tempfile.mkstemp(dir=out.absolute().parent, prefix=f".{out.stem}.", suffix=out.suffix)
-    os.close(handle)
     try:
-        yield Path(name)
-        os.chmod(name, 0o644)
-        os.replace(name, out)
+        with draft_of(out.absolute(), suffix=out.suffix) as draft:
+            yield draft
     except BaseException:
-        os.unlink(name)
         for folder in made:
             folder.rmdir()
         raise
