@@ -50,10 +50,12 @@ ADAPTERS = {
         source_classifier="mlp", discriminator="mlp", max_steps=60, n_folds=2, rounds=1, random_state=0
     ),
     "pulse-paper": PULSE(recipe="paper", max_steps=60, random_state=0),
+    "pulse-fine-tune": PULSE(recipe="fine-tune", max_steps=60, random_state=0),
     "source-only": SourceOnly(source_classifier=FOREST, random_state=0),
     "domain-disc": DomainDiscriminator(source_classifier=FOREST, discriminator=FOREST, random_state=0),
     "open-set-em": OpenSetEM(source_classifier=FOREST, random_state=0),
     "k-pu": KPU(max_steps=100, n_folds=2, random_state=0),
+    "k-pu-one-split": KPU(max_steps=100, n_folds=1, random_state=0),
     "backprop-oda": BackpropODA(max_steps=100, random_state=0),
     "sta": SeparateToAdapt(max_steps=100, random_state=0),
     "uan": UAN(max_steps=100, random_state=0),

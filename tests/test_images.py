@@ -1,4 +1,4 @@
-"""Augmentation, ResNet-9 and contrastive pre-training."""
+"""Augmentation, the convnets for small images, and contrastive pre-training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from osls.bench.methods import run_method
 from osls.bench.networks import NetworkPlan, NetworkSpec
 from osls.bench.problems import network_plan
 from osls.datasets import simulate_osls
+from osls.metrics import accuracy
 from osls.nets.augment import RandomShiftFlip, RandomView
+from osls.nets.fast_convnet import FastConvFeatures, Patches
 from osls.nets.resnet9 import ResNet9Features
 from osls.training.contrastive import nt_xent, pretrain
 from osls.training.core import Schedule, Trainer
@@ -32,6 +34,12 @@ def striped(n, rng):
     wave = np.choose(kind[:, None, None], [down + phase, across + phase, (down + across) / 2 + phase])
     images = np.sin(wave)[:, None] + 0.2 * rng.normal(size=(n, 3, 16, 16))
     return images.astype(np.float32), kind
+
+
+@pytest.fixture
+def problem():
+    X, kind = striped(900, np.random.default_rng(0))
+    return simulate_osls(np.moveaxis(X, 1, 3), kind, novel=[2], source_fraction=(0.5, 0.5), random_state=0)
 
 
 class TestAugmentation:
@@ -54,7 +62,9 @@ class TestAugmentation:
         assert set(shifts.tolist()) <= {8 * dy + dx for dy in range(-2, 3) for dx in range(-2, 3)}
         assert len(set(shifts.tolist())) > 10
 
-    @pytest.mark.parametrize("layer", [RandomShiftFlip(2), ResNet9Features(3, width=2)])
+    @pytest.mark.parametrize(
+        "layer", [RandomShiftFlip(2), ResNet9Features(3, width=2), FastConvFeatures(3, width=2)]
+    )
     def test_prediction_is_not_augmented(self, layer, ramp):
         layer.eval()
         torch.testing.assert_close(layer(ramp), layer(ramp))
@@ -69,6 +79,64 @@ class TestAugmentation:
             assert min((out - image).abs().max(), (out - image.flip(2)).abs().max()) < 1e-3
         gray = RandomView(gray=1.0)(ramp)
         torch.testing.assert_close(gray[:, 0], gray[:, 2])
+
+
+class TestFastConvnet:
+    @pytest.mark.parametrize("channels", [1, 3, 4])
+    def test_patches_are_a_change_of_basis(self, channels):
+        basis = Patches(channels).basis.flatten(1)
+        torch.testing.assert_close(basis @ basis.T, torch.eye(4 * channels))
+
+    def test_patches_come_out_whitened_with_both_signs(self):
+        torch.manual_seed(0)
+        x = torch.rand(64, 3, 8, 8).cumsum(dim=3)
+        layer = Patches(3)
+        layer(x)
+        plain = layer.scale(torch.nn.functional.conv2d(x, layer.basis))
+        torch.testing.assert_close(plain.std(dim=(0, 2, 3)), torch.ones(12), atol=0.01, rtol=0)
+        out = layer(x)
+        assert out.shape == (64, 24, 7, 7)
+        # gelu(z) - gelu(-z) = z
+        torch.testing.assert_close(out[:, :12] - out[:, 12:], plain)
+
+    def test_convolutions_begin_as_the_identity(self):
+        body = FastConvFeatures(1, width=8).body
+        x = torch.rand(2, 8, 5, 5)
+        torch.testing.assert_close(body[1][0](x), x)
+        torch.testing.assert_close(body[2][0](x)[:, :8], x)
+
+    def test_an_image_and_its_mirror_image_are_the_same(self):
+        torch.manual_seed(0)
+        x = torch.rand(3, 3, 16, 16)
+        body = FastConvFeatures(3, width=4).eval()
+        torch.testing.assert_close(body(x), body(x.flip(3)))
+        plain = FastConvFeatures(3, width=4, augment=False).eval()
+        assert (plain(x) - plain(x.flip(3))).abs().max() > 1e-3
+
+    def test_pulse_by_fine_tuning(self, problem):
+        network = NetworkPlan(NetworkSpec(body="fast-convnet", width=4, augment=False))
+        model = osls.PULSE(
+            recipe="fine-tune", source_classifier=network, discriminator=network, max_steps=60, random_state=0
+        ).fit(**problem.training_data())
+        assert accuracy(problem.y_target, model.target_labels_, -1).all > 0.9
+        assert model.novel_prevalence_ == pytest.approx(problem.target_marginal[-1], abs=0.1)
+        np.testing.assert_allclose(model.predict_proba(problem.X_target), model.target_proba_, atol=1e-5)
+
+    def test_it_starts_where_the_source_classifier_ended(self, problem):
+        """With no learning rate to speak of, the discriminator still knows the classes."""
+
+        class Still(NetworkPlan):
+            def schedule(self, n_rows, steps):
+                return Schedule(10, 32, learning_rate=1e-12, weight_decay=0.0)
+
+        network = NetworkPlan(NetworkSpec(body="fast-convnet", width=4, augment=False))
+        still = Still(network.spec)
+        model = osls.PULSE(
+            recipe="fine-tune", source_classifier=network, discriminator=still, max_steps=60, random_state=0
+        ).fit(**problem.training_data())
+        among_known = model._discriminator.predict_proba(problem.X_target)[:, :-1].argmax(axis=1)
+        known = problem.y_target >= 0
+        assert np.mean(among_known[known] == problem.y_target[known]) > 0.9
 
 
 class TestContrastive:
@@ -130,23 +198,25 @@ class TestStudies:
         answers = run_method("source-only", problem, seed=0, parameters={"max_steps": 2}, network=plan)
         assert len(answers.target_labels) == len(problem.y_target)
 
-    def test_a_method_with_a_resnet9_is_saved(self, problem, tmp_path):
-        factories = {"nine": lambda shape: ResNet9Features(shape[0], 2)}
-        model = BackpropODA(network=factories["nine"], max_steps=2, random_state=0)
+    @pytest.mark.parametrize("body", [ResNet9Features, FastConvFeatures])
+    def test_a_method_with_a_body_of_ours_is_saved(self, problem, tmp_path, body):
+        factories = {"body": lambda shape: body(shape[0], 2)}
+        model = BackpropODA(network=factories["body"], max_steps=2, random_state=0)
         model.fit(**problem.training_data()).save(tmp_path / "model", factories=factories)
         found = osls.load(tmp_path / "model", factories=factories).predict_proba(problem.X_target)
         np.testing.assert_array_equal(found, model.predict_proba(problem.X_target))
 
     @pytest.mark.parametrize("change", [{"weights": "a.pth"}, {"body": "mlp"}])
-    def test_only_a_resnet_without_weights_can_be_pre_trained(self, change):
+    def test_only_images_and_a_network_without_weights_can_be_pre_trained(self, change):
         given = {"body": "resnet9", "pretrain": {}} | change
-        with pytest.raises(ValidationError, match="pretrain is for ResNets"):
+        with pytest.raises(ValidationError, match="pretrain is for networks of images"):
             NetworkSpec.model_validate(given)
 
-    def test_resnet9_learns_and_predicts(self):
+    @pytest.mark.parametrize("body", ["resnet9", "fast-convnet"])
+    def test_networks_learn_and_predict(self, body):
         X, kind = striped(300, np.random.default_rng(1))
         torch.manual_seed(0)
-        network = NetworkPlan(NetworkSpec(body="resnet9", width=4))((3, 16, 16), 3)
+        network = NetworkPlan(NetworkSpec(body=body, width=4))((3, 16, 16), 3)
         rows, labels = torch.from_numpy(X), torch.from_numpy(kind)
         trainer = Trainer(network, Schedule(40, 100, 1e-2))
         batches = torch.randint(200, (40, 100))

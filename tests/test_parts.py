@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
+from torch import nn
 
 from osls.base import combine
 from osls.inference import novelty_test
@@ -23,7 +24,7 @@ from osls.shift.joint import domain_score, joint_marginal, solve_bins
 from osls.shift.programme import largest_mix
 from osls.training.core import Schedule, as_tensor, seeded
 from osls.training.encoding import Encoder
-from osls.training.learners import Blend, FoldModels, Learner, NetworkLearner, SklearnLearner
+from osls.training.learners import Blend, FoldModels, Learner, NetworkLearner, SklearnLearner, continue_from
 from osls.training.predictors import Constant
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.select import choose_learner
@@ -96,6 +97,14 @@ class TestSampling:
         for value in np.unique(strata):
             counts = np.bincount(fold[strata == value], minlength=n_folds)
             assert counts.max() - counts.min() <= 1
+
+    @given(st.lists(st.integers(0, 4), min_size=1, max_size=60))
+    def test_one_fold_is_a_fifth_with_every_stratum(self, strata):
+        strata = np.array(strata)
+        fold = assign_folds(strata, 1, np.random.default_rng(0))
+        assert set(fold) <= {0, -1}
+        assert set(strata[fold == 0]) == set(strata)
+        assert len(strata) // 5 <= (fold == 0).sum() <= len(strata) // 5 + 1 + len(set(strata))
 
     def test_equal_weights_make_a_permutation(self):
         sampler = EpochSampler(np.ones(50), torch.Generator().manual_seed(0))
@@ -317,3 +326,39 @@ def test_the_linear_model_stops_early_without_a_warning():
     y, fold = rng.integers(3, size=300), np.arange(300) % 2
     learner = choose_learner("linear", X, max_steps=None, device="cpu", n_jobs=None)
     assert learner.cross_fit(y, np.ones(300), fold, 3, 0).scores.shape == (300, 3)
+
+
+class TestContinuing:
+    def test_weights_that_fit_are_taken_over(self):
+        def network(n_outputs):
+            return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, n_outputs))
+
+        old, new = network(2), network(3)
+        old(torch.rand(8, 4))
+        fresh = new[2].weight[2].detach().clone()
+        continue_from(old, new)
+        torch.testing.assert_close(new[0].weight, old[0].weight)
+        torch.testing.assert_close(new[1].running_mean, old[1].running_mean)
+        assert int(new[1].num_batches_tracked) == 1
+        torch.testing.assert_close(new[2].weight[:2], old[2].weight)
+        torch.testing.assert_close(new[2].bias[:2], old[2].bias)
+        torch.testing.assert_close(new[2].weight[2], fresh)
+
+    def test_stacks_grow_too(self):
+        old, new = (StackedMLP(1, 4, k, (3,), 0.0).eval() for k in (2, 3))
+        continue_from(old, new)
+        x = torch.rand(1, 5, 4)
+        torch.testing.assert_close(new(x)[..., :2], old(x))
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            (nn.Linear(4, 2), nn.Linear(5, 3)),
+            (nn.Linear(4, 3), nn.Linear(4, 2)),
+            (nn.Linear(4, 2), nn.Sequential(nn.Linear(4, 3))),
+            (nn.Linear(4, 2), nn.Conv1d(4, 2, 1)),
+        ],
+    )
+    def test_another_kind_of_network_is_refused(self, old, new):
+        with pytest.raises(ValueError, match=r"networks of the same kind.*'weight'"):
+            continue_from(old, new)

@@ -100,6 +100,43 @@ def test_extreme_shares(share):
     assert np.mean(model.predict(p.X_target) == -1) == pytest.approx(share, abs=0.1)
 
 
+@pytest.mark.parametrize("shift", ["auto", "bbe"])
+def test_fine_tuning_on_digits(digits_problem, shift):
+    model = PULSE(recipe="fine-tune", shift=shift, max_steps=600, random_state=0)
+    model.fit(**digits_problem.training_data())
+    measured = accuracy(digits_problem.y_target, model.target_labels_, -1)
+    assert measured.all > 0.85
+    assert measured.novel > 0.7
+    error = mix_error(digits_problem.target_marginal, model.target_marginal_)
+    assert error.novel < 0.1
+    np.testing.assert_allclose(model.predict_proba(digits_problem.X_target), model.target_proba_, atol=1e-5)
+
+
+def test_fine_tuning_finds_a_class_again_that_the_bins_missed():
+    """Overlapping classes, one of them hardly in the target: it must neither vanish nor take over."""
+    shares = {"source_marginal": [1 / 3] * 3, "target_marginal": [0.5, 0.3, 0.01, 0.19]}
+    X, y = blobs(sizes=(600, 600, 600, 200))
+    noisy = X + np.random.default_rng(0).normal(scale=2, size=X.shape)
+    p = simulate_osls(noisy, y, novel=[3], **shares, random_state=0)
+    model = PULSE(recipe="fine-tune", max_steps=300, random_state=0).fit(**p.training_data())
+    assert np.mean(model.target_labels_ == 2) < 0.1
+    assert accuracy(p.y_target, model.target_labels_, -1).all > 0.6
+
+
+def test_fine_tuning_without_a_novel_class():
+    p = simulate_osls(*blobs(0), novel=[], random_state=0)
+    model = PULSE(recipe="fine-tune", max_steps=300, random_state=0).fit(**p.training_data())
+    assert model.novel_prevalence_ < 0.1
+    assert accuracy(p.y_target, model.target_labels_, -1).all > 0.9
+
+
+def test_fine_tuning_with_one_known_class():
+    p = simulate_osls(*blobs(0), novel=[1, 2, 3], random_state=0)
+    model = PULSE(recipe="fine-tune", max_steps=200, random_state=0).fit(**p.training_data())
+    assert model.target_proba_.shape == (len(p.y_target), 2)
+    assert accuracy(p.y_target, model.target_labels_, -1).all > 0.9
+
+
 def test_paper_recipe_survives_a_target_without_novel_class():
     """The authors' keep rule would keep every row as novel once alpha reaches one."""
     p = simulate_osls(*blobs(), novel=0, random_state=0)
@@ -163,7 +200,7 @@ def small_network(input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
     )
 
 
-@pytest.mark.parametrize("recipe", ["cross-fit", "paper"])
+@pytest.mark.parametrize("recipe", ["cross-fit", "paper", "fine-tune"])
 def test_network_of_the_users_own(problem, recipe):
     model = PULSE(
         recipe=recipe,
@@ -270,6 +307,13 @@ def test_shift_methods_agree_on_separable_data(problem, shift):
         ({"discriminator": RidgeClassifier()}, TypeError, "no predict_proba"),
         ({"discriminator": 3}, TypeError, "cannot use 3"),
         ({"recipe": "paper", "discriminator": FOREST}, ValueError, "needs a network"),
+        (
+            {"recipe": "fine-tune", "source_classifier": "mlp", "discriminator": FOREST},
+            ValueError,
+            "needs a network",
+        ),
+        ({"recipe": "fine-tune", "discriminator": "mlp"}, ValueError, "source classifier's network"),
+        ({"recipe": "fine-tune", "shift": "joint"}, ValueError, "shift='separability' or shift='bbe'"),
         ({"objective": "nnPU"}, ValueError, "unknown objective 'nnPU'"),
         ({"objective": "nnpu"}, ValueError, "needs a network"),
         ({"objective": "nnpu", "recipe": "paper"}, ValueError, "objective='cvir'"),

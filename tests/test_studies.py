@@ -99,7 +99,8 @@ class TestStudy:
             ),
             (
                 {"methods": [{"name": "pulse", "parameters": {"recipe": "papre"}}]},
-                "methods[0].parameters.recipe: Input should be 'cross-fit' or 'paper'; got 'papre'",
+                "methods[0].parameters.recipe: Input should be 'cross-fit', 'paper' or 'fine-tune'; "
+                "got 'papre'",
             ),
             (
                 {"methods": [{"name": "pulse", "parameters": {"discriminator": "treas"}}]},

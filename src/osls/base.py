@@ -141,8 +141,8 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities of the k known classes and, last, of the novel one.
 
-        Rows that were in ``X_target`` have better answers in ``target_proba_``: those come from models
-        that did not see the row.
+        Rows that were in ``X_target`` have better answers in ``target_proba_``: where folds are used, those
+        come from models that did not see the row.
         """
         check_is_fitted(self)
         return self._predict_proba(check_rows(self, X, reset=False))

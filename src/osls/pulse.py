@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
+from torch import nn
 
 from osls._typing import AnyArray, Floats, Ints
 from osls.base import Adaptation, OpenSetAdapter, Task, combine
@@ -23,12 +24,16 @@ from osls.shift.joint import joint_range
 from osls.theory import bbe_interval
 from osls.training.history import Advance, no_progress, progress_bar
 from osls.training.learners import FoldModels, Learner, NetworkLearner
-from osls.training.predictors import Constant, Predictor
+from osls.training.predictors import Constant, Networks, Predictor
 from osls.training.sampling import assign_folds
 from osls.training.select import LearnerSpec, as_fitted, choose_learner
 from osls.validation import check_folds, stack_rows
 
 __all__ = ["PULSE"]
+
+# Recipes that hold out a fifth of the rows once, and how they can estimate the label shift, their own first.
+_LEAST_SHARE = 1e-3
+_ONE_SPLIT = {"paper": ("bbe",), "fine-tune": ("separability", "bbe")}
 
 # Called after an epoch with its number and the target's probabilities.
 Callback = Callable[[int, Floats], None]
@@ -39,10 +44,13 @@ class PULSE(OpenSetAdapter):
 
     Parameters
     ----------
-    recipe : {"cross-fit", "paper"}, default="cross-fit"
+    recipe : {"cross-fit", "paper", "fine-tune"}, default="cross-fit"
         "paper" is Algorithm 1 to the letter: one 80/20 split, class-wise BBE, one network alternating BBE
         and CVIR. "cross-fit" answers every question about a row by models that never saw it, estimates the
         shares jointly from one (k+1)-way model, and holds the novel share while CVIR learns the classifier.
+        "fine-tune" is for networks that are dear to train: as "paper", but the discriminator goes on from the
+        source classifier's weights, learns the novel class beside the known ones, and has a say in which of
+        these a row is.
     source_classifier, discriminator : "auto", "mlp", "trees", "linear", "convnet", estimator or factory
         The models for "which known class?" and for "known or novel?". "auto" is a small convnet for
         images; for tables an MLP and extremely randomised trees (an MLP and logistic regression if
@@ -54,7 +62,7 @@ class PULSE(OpenSetAdapter):
         How the mix among the known classes is estimated: "bbe" is Algorithm 2, "joint" solves for all
         classes at once, "separability" is maximum likelihood among the rows accepted as known, alternating
         (the paper's appendix), "refined" lets one such round move "joint" within its standard errors.
-        "auto" is "refined" for the cross-fit recipe, "bbe" for the paper's.
+        "auto" is "refined" for the cross-fit recipe, "bbe" for the paper's, "separability" for fine-tuning.
     mixture : mixture estimator, optional
         How the novel share is estimated; default :class:`osls.mixture.BBE`.
     objective : {"cvir", "nnpu", "upu", "pvu", "cvir-penalty"}, default="cvir"
@@ -68,8 +76,9 @@ class PULSE(OpenSetAdapter):
         Optimiser steps of each network training; by default about twelve epochs of a cross-fitted MLP
         (at least 300 steps), thirty of other networks and objectives (at least 1,000).
     callback : callable, optional
-        Called after each epoch of the paper's recipe with its number and the target's probabilities at that
-        time. Whoever has the target's labels can follow the accuracy; PULSE never sees them.
+        Called after each epoch of the recipes with one split with its number and the target's probabilities
+        at that time (of fine-tuning before its last corrections). Whoever has the target's labels can follow
+        the accuracy; PULSE never sees them.
     novel_level : float, default=0.1
         The novel share is reported as zero unless "nothing is new" is rejected at this level. The test is
         cautious: at 0.1 it raises fewer than 5 % false alarms (benchmarks/novelty.py).
@@ -145,11 +154,13 @@ class PULSE(OpenSetAdapter):
     novelty_pvalue_: float
     detectable_share_: float
     diagnostics_: Diagnostics
+    # What a discriminator with k + 1 outputs is corrected by (fine-tuning).
+    _prior_shift: Floats | None = None
 
     def __init__(
         self,
         *,
-        recipe: Literal["cross-fit", "paper"] = "cross-fit",
+        recipe: Literal["cross-fit", "paper", "fine-tune"] = "cross-fit",
         source_classifier: LearnerSpec = "auto",
         discriminator: LearnerSpec = "auto",
         shift: Literal["auto", "refined", "joint", "bbe", "separability"] = "auto",
@@ -188,14 +199,18 @@ class PULSE(OpenSetAdapter):
         self.verbose = verbose
 
     def _adapt(self, task: Task) -> Adaptation:
-        if self.recipe not in ("cross-fit", "paper"):
-            raise ValueError(f"recipe must be 'cross-fit' or 'paper'; got {self.recipe!r}.")
+        if self.recipe not in ("cross-fit", *_ONE_SPLIT):
+            raise ValueError(f"recipe must be 'cross-fit', 'paper' or 'fine-tune'; got {self.recipe!r}.")
         if self.objective != "cvir":
             find_objective(self.objective)
-            if self.recipe == "paper":
-                raise ValueError("recipe='paper' trains its discriminator with objective='cvir'.")
+            if self.recipe in _ONE_SPLIT:
+                raise ValueError(f"recipe={self.recipe!r} trains its discriminator with objective='cvir'.")
         if self.shift not in ("auto", *SHIFTS):
             raise ValueError(f"shift must be one of {('auto', *SHIFTS)}; got {self.shift!r}.")
+        possible = _ONE_SPLIT.get(self.recipe, SHIFTS)
+        if self.shift not in ("auto", *possible):
+            which = " or ".join(f"shift={name!r}" for name in possible)
+            raise ValueError(f"recipe={self.recipe!r} estimates the label shift with {which}.")
         if self.rounds < 1:
             raise ValueError(f"rounds must be at least 1; got {self.rounds}.")
         if not 0 < self.level < 1 or self.n_bootstrap < 2:
@@ -203,38 +218,43 @@ class PULSE(OpenSetAdapter):
             raise ValueError(f"level must lie in (0, 1) and n_bootstrap be at least 2; got {got}.")
         if self.max_steps is not None and self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1 or None; got {self.max_steps}.")
-        pool = stack_rows(task.X, task.X_target)
-        stages = 2 if self.recipe == "paper" else 2 + self.rounds
+        stages = 2 if self.recipe in _ONE_SPLIT else 2 + self.rounds
         with progress_bar("PULSE", stages, visible=self.verbose) as advance:
-            if self.recipe == "paper":
-                return self._adapt_by_paper(task, pool, advance)
-            return self._adapt_by_cross_fitting(task, pool, advance)
+            if self.recipe in _ONE_SPLIT:
+                return self._adapt_by_paper(task, advance)
+            return self._adapt_by_cross_fitting(task, advance)
 
     # -- Algorithm 1 as printed ---------------------------------------------------------------------
 
-    def _adapt_by_paper(self, task: Task, pool: AnyArray, advance: Advance) -> Adaptation:
+    def _adapt_by_paper(self, task: Task, advance: Advance) -> Adaptation:
         n, m, k = task.X.shape[0], task.X_target.shape[0], task.k
-        source_learner = self._source_learner(pool, task, advance, networks_only=True)
-        learner = self._learner(self.discriminator, pool, task, advance, networks_only=True)
+        source_learner, learner = self._learners(task, advance, networks_only=True)
+        fine_tune = self.recipe == "fine-tune"
+        if fine_tune and not isinstance(source_learner, NetworkLearner):
+            raise ValueError(
+                "recipe='fine-tune' goes on from the source classifier's network; "
+                f"source_classifier={self.source_classifier!r} is none. Use recipe='cross-fit' for it."
+            )
         if not isinstance(learner, NetworkLearner):
             raise ValueError(
-                "recipe='paper' trains its discriminator epoch by epoch and needs a network; "
+                f"recipe={self.recipe!r} trains its discriminator epoch by epoch and needs a network; "
                 f"discriminator={self.discriminator!r} is none. Use recipe='cross-fit' for it."
             )
         # Step 1: split both sides 80/20 into training and held-out rows.
         check_folds(task.y, task.classes, 2, m)
         strata = np.concatenate([task.y, np.full(m, k)])
-        held_out = assign_folds(strata, 5, task.rng) == 0
-        held_out[:n] |= _first_of_each(task.y, k, exclude=held_out[:n])
+        fold = assign_folds(strata, 1, task.rng)
+        held_out = fold == 0
         # Step 2: the source classifier, on the training part.
-        source_fold = np.where(held_out, 0, -1)
-        f_s = self._classify_source(source_learner, task, source_fold)
-        # Step 3: label shift among the known classes on the held-out part, by Algorithm 2.
-        if self.shift not in ("auto", "bbe"):
-            raise ValueError("recipe='paper' estimates the label shift with shift='bbe'.")
+        f_s = self._classify_source(source_learner, task, fold)
+        # Step 3: label shift among the known classes on the held-out part, by Algorithm 2. The source
+        # classifier has seen no target row: fine-tuning uses them all.
         hold_s, hold_t = held_out[:n], held_out[n:]
-        class_s, class_t = f_s.scores[:n][hold_s], f_s.scores[n:][hold_t]
-        marginal = bbe_by_class(class_s, task.y[hold_s], class_t).marginal
+        class_s = f_s.scores[:n][hold_s]
+        marginal = bbe_by_class(class_s, task.y[hold_s], f_s.scores[n:][hold_t | fine_tune]).marginal
+        if fine_tune:
+            # A class that its bin missed must not be forgotten: it may be found again below.
+            marginal = np.maximum(marginal, _LEAST_SHARE) / np.maximum(marginal, _LEAST_SHARE).sum()
         # Step 4: re-sample the source, here as weights that the sampler draws by.
         importance = marginal / task.source_marginal
         problem = cvir.PUProblem(task.y, importance[task.y], m)
@@ -247,23 +267,38 @@ class PULSE(OpenSetAdapter):
             rng=task.rng,
             history=self.history_,
             on_epoch=self._follow(f_s.scores[n:], marginal, importance),
+            source_network=_network_of(f_s.predictor) if fine_tune else None,
         )
+        novel_share = found.novel_share
+        scores = HeldOutScores(
+            task.y[hold_s],
+            class_s,
+            f_s.scores[n:][hold_t],
+            found.held_out_scores,
+            found.target_scores[hold_t],
+        )
+        prior_shift = None
+        if fine_tune:
+            # Its discriminator is good enough to say which rows the label shift is among.
+            seen_in_training = _with_novel(marginal, 0.5)
+            marginal = self._estimator().known_marginal(scores)
+            novel_share = self._estimator().novel_share(scores, marginal)
+            importance = marginal / task.source_marginal
+            prior_shift = _with_novel(marginal, novel_share) / seen_in_training
+            self.history_.append({"step": "label shift", "marginal": marginal.tolist()})
+            self.history_.append({"step": "novel share", "estimate": novel_share})
         # Step 6: combine.
-        self._remember(f_s.predictor, found.predictor, importance)
-        proba = combine(found.target_scores, f_s.scores[n:], importance)
-        domain_s = found.predictor.predict_proba(task.X[hold_s])[:, 1]
-        scores = HeldOutScores(task.y[hold_s], class_s, class_t, domain_s, found.target_scores[hold_t])
-        interval = self._interval(scores, _with_novel(marginal, found.novel_share), task.rng)
-        self._diagnose(scores, marginal, found.novel_share, interval, task)
-        return Adaptation(marginal, found.novel_share, proba, interval)
+        self._remember(f_s.predictor, found.predictor, importance, prior_shift)
+        proba = self._combine(found.target_proba, f_s.scores[n:])
+        interval = self._interval(scores, _with_novel(marginal, novel_share), task.rng)
+        self._diagnose(scores, marginal, novel_share, interval, task)
+        return Adaptation(marginal, novel_share, proba, interval)
 
     # -- The same six steps, cross-fitted -----------------------------------------------------------
 
-    def _adapt_by_cross_fitting(self, task: Task, pool: AnyArray, advance: Advance) -> Adaptation:
+    def _adapt_by_cross_fitting(self, task: Task, advance: Advance) -> Adaptation:
         n, m = task.X.shape[0], task.X_target.shape[0]
-        learner = self._learner(self.discriminator, pool, task, advance)
-        same = isinstance(self.source_classifier, str) and self.source_classifier == self.discriminator
-        source_learner = learner if same else self._source_learner(pool, task, advance)
+        source_learner, learner = self._learners(task, advance)
         # Step 1: folds in place of a split; every row is held out once.
         n_folds = check_folds(task.y, task.classes, self.n_folds, m)
         # Step 2: the source classifier; all its models are out of sample for the target.
@@ -280,10 +315,10 @@ class PULSE(OpenSetAdapter):
         # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it held.
         novel_share = self._novel_share(scores, marginal)
         known_t = scores.domain(marginal)[1]
-        found = self._discriminate(learner, pool, task, problem, known_t, novel_share, n_folds, advance)
+        found = self._discriminate(learner, task, problem, known_t, novel_share, n_folds, advance)
         # Step 6: combine.
         self._remember(f_s.predictor, found.predictor, importance)
-        proba = combine(found.target_scores, f_s.scores[n:], importance)
+        proba = self._combine(found.target_proba, f_s.scores[n:])
         interval = self._interval(scores, _with_novel(marginal, novel_share), task.rng)
         self._diagnose(scores, marginal, novel_share, interval, task)
         return Adaptation(marginal, novel_share, proba, interval)
@@ -313,7 +348,6 @@ class PULSE(OpenSetAdapter):
     def _discriminate(
         self,
         learner: Learner,
-        pool: AnyArray,
         task: Task,
         problem: cvir.PUProblem,
         known_scores: Floats,
@@ -329,7 +363,8 @@ class PULSE(OpenSetAdapter):
         shared: dict[str, Any] = {"n_folds": n_folds, "rng": task.rng, "history": self.history_}
         if self.objective == "cvir":
             return cvir.refit(learner, problem, known_scores, novel_share, rounds=self.rounds, **shared)
-        networks = self._learner(self.discriminator, pool, task, advance, networks_only=True)
+        pool = stack_rows(task.X, task.X_target)
+        networks = self._learner(self.discriminator, pool, advance, networks_only=True)
         if not isinstance(networks, NetworkLearner):
             raise ValueError(
                 f"objective={self.objective!r} is trained by gradient descent and needs a network; "
@@ -388,28 +423,27 @@ class PULSE(OpenSetAdapter):
     # -- Parts --------------------------------------------------------------------------------------
 
     def _estimator(self) -> MixFromScores:
-        default = "bbe" if self.recipe == "paper" else "refined"
+        default = _ONE_SPLIT.get(self.recipe, SHIFTS)[0]
         return MixFromScores(default if self.shift == "auto" else self.shift, self._mixture())
 
     def _mixture(self) -> MixtureEstimator:
         return BBE() if self.mixture is None else clone(self.mixture)
 
-    def _source_learner(
-        self, pool: AnyArray, task: Task, advance: Advance, *, networks_only: bool = False
-    ) -> Learner:
+    def _learners(
+        self, task: Task, advance: Advance, *, networks_only: bool = False
+    ) -> tuple[Learner, Learner]:
+        """Return what trains the source classifier and the discriminator; two of a kind share the rows."""
+        # The pool ends here: learners keep what they need of it, and networks need none of its rows as given.
+        pool = stack_rows(task.X, task.X_target)
+        learner = self._learner(self.discriminator, pool, advance, networks_only=networks_only)
         given = as_fitted(self.source_classifier, pool, task.classes)
-        return given or self._learner(
-            self.source_classifier, pool, task, advance, networks_only=networks_only
-        )
+        one, other = self.source_classifier, self.discriminator
+        if given is None and (one is other or (isinstance(one, str) and one == other)):
+            return learner, learner
+        return given or self._learner(one, pool, advance, networks_only=networks_only), learner
 
     def _learner(
-        self,
-        spec: LearnerSpec,
-        pool: AnyArray,
-        task: Task,
-        advance: Advance,
-        *,
-        networks_only: bool = False,
+        self, spec: LearnerSpec, pool: AnyArray, advance: Advance, *, networks_only: bool = False
     ) -> Learner:
         return choose_learner(
             spec,
@@ -421,34 +455,54 @@ class PULSE(OpenSetAdapter):
             advance=advance,
         )
 
-    def _remember(self, classifier: Predictor, discriminator: Predictor, importance: Floats) -> None:
+    def _remember(
+        self,
+        classifier: Predictor,
+        discriminator: Predictor,
+        importance: Floats,
+        prior_shift: Floats | None = None,
+    ) -> None:
         self._classifier = classifier
         self._discriminator = discriminator
         self._importance = importance
+        self._prior_shift = prior_shift
+
+    def _combine(self, discriminated: Floats, class_proba: Floats) -> Floats:
+        """Step 6: from the discriminator's and the source classifier's answers to all k + 1 classes."""
+        if self._prior_shift is None:
+            return combine(discriminated[:, 1], class_proba, self._importance)
+        # A discriminator that went on from the source classifier has an opinion on the known classes too. It
+        # was trained on as many novel rows as known ones.
+        second = discriminated * self._prior_shift
+        second /= np.maximum(second.sum(axis=1, keepdims=True), 1e-12)
+        both = combine(1 - second[:, -1], class_proba, self._importance) + second
+        return np.asarray(both / both.sum(axis=1, keepdims=True))
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
-        n_folds = check_folds(task.y, task.classes, self.n_folds, task.X.shape[0])
-        learner = self._source_learner(task.X, task, no_progress)
-        f_s = self._classify_source(learner, task, assign_folds(task.y, n_folds, task.rng))
+        one_split = self.recipe in _ONE_SPLIT
+        n_folds = check_folds(task.y, task.classes, 2 if one_split else self.n_folds, task.X.shape[0])
+        learner = as_fitted(self.source_classifier, task.X, task.classes) or self._learner(
+            self.source_classifier, task.X, no_progress, networks_only=one_split
+        )
+        f_s = self._classify_source(
+            learner, task, assign_folds(task.y, 1 if one_split else n_folds, task.rng)
+        )
         self._remember(f_s.predictor, Constant((0.0, 1.0)), np.ones(task.k))
         return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
 
     def _predict_proba(self, X: AnyArray) -> Floats:
-        known = self._discriminator.predict_proba(X)[:, 1]
-        return combine(known, self._classifier.predict_proba(X), self._importance)
+        return self._combine(self._discriminator.predict_proba(X), self._classifier.predict_proba(X))
+
+
+def _network_of(classifier: Predictor) -> nn.Module:
+    """Return the network that a source classifier is, to go on from; a constant one (k = 1) has none."""
+    inner = classifier.predictor if isinstance(classifier, Tempered) else classifier
+    return inner.networks if isinstance(inner, Networks) else nn.Identity()
 
 
 def _with_novel(marginal: Floats, novel_share: float) -> Floats:
     """Shares of all k + 1 classes."""
     return np.append((1 - novel_share) * marginal, novel_share)
-
-
-def _first_of_each(y: Ints, k: int, *, exclude: AnyArray) -> AnyArray:
-    """Mark one row of every class that has none among the excluded, so that each class can be estimated."""
-    marked = np.zeros(len(y), dtype=bool)
-    for j in set(range(k)) - set(y[exclude].tolist()):
-        marked[np.flatnonzero(y == j)[0]] = True
-    return marked
 
 
 @dataclass(frozen=True)

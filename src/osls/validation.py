@@ -93,10 +93,10 @@ def stack_rows(first: AnyArray, second: AnyArray) -> AnyArray:
     return np.concatenate([first, second])
 
 
-def check_folds(y: Ints, classes: AnyArray, n_folds: int, n_target: int) -> int:
+def check_folds(y: Ints, classes: AnyArray, n_folds: int, n_target: int, *, least: int = 2) -> int:
     """Return the number of folds the data allows; too few rows of a class is a warning, one an error."""
-    if n_folds < 2:
-        raise ValueError(f"n_folds must be at least 2; got {n_folds}.")
+    if n_folds < least:
+        raise ValueError(f"n_folds must be at least {least}; got {n_folds}.")
     counts = np.bincount(y, minlength=len(classes))
     rarest = int(np.argmin(counts))
     name = classes.tolist()[rarest]

@@ -42,7 +42,8 @@ class DomainDiscriminator(SourceOnly):
     mixture : mixture estimator, optional
         How the known share is estimated; default :class:`osls.mixture.ElkanNoto`.
     n_folds, max_steps, novel_label, device, n_jobs, random_state
-        As in :class:`osls.PULSE`.
+        As in :class:`osls.baselines.SourceOnly`. With one fold the shares come from held-out rows, and the
+        target's answers from the model that was trained on most of them.
 
     References
     ----------
@@ -82,18 +83,20 @@ class DomainDiscriminator(SourceOnly):
             device=self.device,
             n_jobs=self.n_jobs,
         )
-        n_folds = check_folds(task.y, task.classes, self.n_folds, m)
+        n_folds = check_folds(task.y, task.classes, self.n_folds, m, least=1)
         fold = assign_folds(np.concatenate([task.y, np.full(m, task.k)]), n_folds, task.rng)
         domain = np.repeat([1, 0], [n, m])
         models = learner.cross_fit(domain, np.ones(n + m), fold, 2, seed=int(task.rng.integers(2**31)))
         scores = models.scores[:, 1]
         self._discriminator: Predictor = models.predictor
         mixture = ElkanNoto() if self.mixture is None else clone(self.mixture)
-        self._alpha, self._odds = mixture.fit(scores[:n], scores[n:]).alpha_, m / n
+        out = fold >= 0
+        self._alpha = mixture.fit(scores[:n][out[:n]], scores[n:][out[n:]]).alpha_
+        self._odds = m / n
         known = rescale(scores[n:], self._alpha, self._odds)
         proba = combine(known, self._models.predictor.predict_proba(task.X_target), np.ones(task.k))
         self.history_.append({"step": "known share", "alpha": self._alpha})
-        marginal, _ = predicted_mix(proba, task.source_marginal)
+        marginal, _ = predicted_mix(proba[out[n:]], task.source_marginal)
         return Adaptation(marginal, 1 - self._alpha, proba)
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:

@@ -34,8 +34,8 @@ class KPU(OpenSetAdapter):
     share is one minus the sum of the classes' shares. BBE tends to overestimate, and k overestimates add up:
     with many classes the novel share comes out near zero.
 
-    As everywhere in the package, the networks are cross-fitted: shares, kept rows and the target's answers
-    come from networks that did not see the row.
+    As everywhere in the package, the networks are cross-fitted (unless ``n_folds=1``): shares, kept rows and
+    the target's answers come from networks that did not see the row.
 
     Parameters
     ----------
@@ -48,7 +48,8 @@ class KPU(OpenSetAdapter):
     callback : callable, optional
         Called after each epoch with its number and the target's probabilities at that time.
     n_folds, max_steps, novel_label, device, random_state
-        As in :class:`osls.PULSE`.
+        As in :class:`osls.baselines.SourceOnly`. With one fold the kept rows come from the network that was
+        trained on them, as in the paper.
 
     Attributes
     ----------
@@ -102,14 +103,14 @@ class KPU(OpenSetAdapter):
         self._closed = False
         m = task.X_target.shape[0]
         learner = self._learner(stack_rows(task.X, task.X_target), task)
-        n_folds = check_folds(task.y, task.classes, self.n_folds, m)
+        n_folds = check_folds(task.y, task.classes, self.n_folds, m, least=1)
         fold = assign_folds(np.concatenate([task.y, np.full(m, task.k)]), n_folds, task.rng)
         scores, bins = self._alternate(learner, task, fold)
         self.class_shares_ = bins.alpha
         return Adaptation(bins.marginal, _rest(bins.alpha), self._answer(expit(scores)))
 
     def _alternate(self, learner: NetworkLearner, task: Task, fold: Ints) -> tuple[Floats, BestBins]:
-        """Train the heads; return the target's out-of-fold logits and the classes' best bins."""
+        """Train the heads; return the target's logits and the classes' best bins."""
         n, everyone, n_folds = len(task.y), np.arange(len(fold)), int(fold.max()) + 1
         y = torch.from_numpy(task.y).to(learner.device)
         balanced = 1 / np.bincount(task.y)[task.y]
@@ -125,6 +126,10 @@ class KPU(OpenSetAdapter):
                 [EpochSampler(np.where(fold == f, 0, weight), generator) for f in range(n_folds)]
                 for weight in (source_weight, target_weight)
             )
+            # All target rows are scored; the shares come from rows that were held out. With one fold they
+            # are not ranked among those that were trained on.
+            scorer, out = np.where(everyone >= n, np.maximum(fold, 0), fold), fold >= 0
+            ranked = np.ones(len(fold) - n, dtype=bool) if n_folds > 1 else ~out[n:]
             kept = torch.ones(len(fold) - n, task.k, dtype=torch.bool, device=learner.device)
 
             def loss_of_next_batch() -> Tensor:
@@ -141,11 +146,14 @@ class KPU(OpenSetAdapter):
 
             while trainer.steps_done < schedule.steps:
                 loss = trainer.run(loss_of_next_batch, min(epoch, schedule.steps - trainer.steps_done))
-                scores = self._predictor.held_out_logits(learner.rows, fold)
-                bins = bbe_by_class(scores[:n], task.y, scores[n:], delta=self.delta, gamma=self.gamma)
+                scores = self._predictor.held_out_logits(learner.rows, scorer)
+                scores_s, scores_t = scores[:n][out[:n]], scores[n:][out[n:]]
+                bins = bbe_by_class(scores_s, task.y[out[:n]], scores_t, delta=self.delta, gamma=self.gamma)
                 warm = trainer.steps_done < self.warm_start * schedule.steps
                 if not warm:
-                    kept = torch.from_numpy(_keep(scores[n:], bins.alpha)).to(learner.device)
+                    kept[torch.from_numpy(ranked)] = torch.from_numpy(
+                        _keep(scores[n:][ranked], bins.alpha)
+                    ).to(learner.device)
                 self._record("warm start" if warm else "cvir", loss, bins, scores[n:])
         return scores[n:], bins
 
@@ -160,7 +168,9 @@ class KPU(OpenSetAdapter):
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
         learner = self._learner(task.X, task)
-        fold = assign_folds(task.y, check_folds(task.y, task.classes, self.n_folds, len(task.y)), task.rng)
+        fold = assign_folds(
+            task.y, check_folds(task.y, task.classes, self.n_folds, len(task.y), least=1), task.rng
+        )
         models = learner.cross_fit(task.y, np.ones(len(task.y)), fold, task.k, int(task.rng.integers(2**31)))
         # A network learner leaves networks behind.
         self._predictor = cast(Networks, models.predictor)

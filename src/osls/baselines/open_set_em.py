@@ -121,7 +121,7 @@ class OpenSetEM(SourceOnly):
 
     def _classify(self, task: Task) -> Floats:
         """Train the source classifier, calibrate it, and return its out-of-fold probabilities."""
-        models = self._train(task)
+        models = self._train(task, least_folds=2)
         self._predictor: Predictor = models.predictor
         self._beta = fit_temperature(models.scores, task.y)
         return scale(models.scores, self._beta)

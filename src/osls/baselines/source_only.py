@@ -26,7 +26,9 @@ class SourceOnly(OpenSetAdapter):
     ----------
     source_classifier : "auto" or as in :class:`osls.PULSE`
         The model.
-    n_folds, max_steps, novel_label, device, n_jobs, random_state
+    n_folds : int, default=5
+        Folds; 1 is a single model that a fifth of the rows is held out from, as in the paper.
+    max_steps, novel_label, device, n_jobs, random_state
         As in :class:`osls.PULSE`.
 
     Examples
@@ -68,8 +70,8 @@ class SourceOnly(OpenSetAdapter):
         self._models = self._train(task)
         return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
 
-    def _train(self, task: Task) -> FoldModels:
-        n_folds = check_folds(task.y, task.classes, self.n_folds, len(task.y))
+    def _train(self, task: Task, *, least_folds: int = 1) -> FoldModels:
+        n_folds = check_folds(task.y, task.classes, self.n_folds, len(task.y), least=least_folds)
         if task.k == 1:  # nothing to tell apart, which some classifiers refuse to learn
             return FoldModels(np.ones((len(task.y), 1)), Constant((1.0,)))
         learner = as_fitted(self.source_classifier, task.X, task.classes) or choose_learner(

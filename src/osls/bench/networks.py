@@ -15,6 +15,9 @@ from osls.bench.models import Strict
 __all__ = ["NETWORKS", "PAPER_NETWORKS", "NetworkPlan", "NetworkSpec", "PretrainSpec", "ScheduleSpec"]
 
 
+_FOR_IMAGES = ("fast-convnet", "resnet9", "resnet18", "resnet50")
+
+
 class ScheduleSpec(Strict):
     """How a network is trained, in epochs; ``decay`` names the course of the learning rate."""
 
@@ -40,11 +43,11 @@ class PretrainSpec(Strict):
 class NetworkSpec(Strict):
     """A body, what it starts from, and its schedule (the adapters' own without one).
 
-    ``stem`` is for ResNet-18 and -50, ``augment`` for ResNet-9, ``weights`` (a file) or ``pretrain`` for all
-    three, ``dropout`` for the MLP, ``vectors`` (a GloVe file, or "random") for texts.
+    ``stem`` is for ResNet-18 and -50, ``augment`` for ResNet-9 and fast-convnet, ``weights`` (a file) or
+    ``pretrain`` for all four, ``dropout`` for the MLP, ``vectors`` (a GloVe file, or "random") for texts.
     """
 
-    body: Literal["resnet9", "resnet18", "resnet50", "text-cnn", "mlp"]
+    body: Literal["fast-convnet", "resnet9", "resnet18", "resnet50", "text-cnn", "mlp"]
     stem: Literal["small", "large"] = "large"
     width: int = Field(default=64, gt=0)
     augment: bool = True
@@ -56,8 +59,8 @@ class NetworkSpec(Strict):
 
     @model_validator(mode="after")
     def _one_start(self) -> Self:
-        if self.pretrain is not None and (self.weights is not None or not self.body.startswith("resnet")):
-            raise ValueError("pretrain is for ResNets that start from no weights of their own.")
+        if self.pretrain is not None and (self.weights is not None or self.body not in _FOR_IMAGES):
+            raise ValueError("pretrain is for networks of images that start from no weights of their own.")
         return self
 
 
@@ -128,19 +131,21 @@ class NetworkPlan:
 
     def _body(self, input_shape: tuple[int, ...]) -> Any:
         from osls.nets.deep_resnet import ResNetFeatures, load_weights
+        from osls.nets.fast_convnet import FastConvFeatures
         from osls.nets.features import MLPFeatures
         from osls.nets.resnet9 import ResNet9Features
         from osls.nets.text_cnn import TextCNNFeatures
 
         spec = self.spec
         makers: dict[str, Callable[[], Any]] = {
+            "fast-convnet": lambda: FastConvFeatures(input_shape[0], spec.width, spec.augment),
             "resnet9": lambda: ResNet9Features(input_shape[0], spec.width, spec.augment),
             "resnet18": lambda: ResNetFeatures(18, input_shape[0], spec.stem, spec.width),
             "resnet50": lambda: ResNetFeatures(50, input_shape[0], spec.stem, spec.width),
             "mlp": lambda: MLPFeatures(input_shape[0], spec.width, spec.dropout),
             "text-cnn": lambda: TextCNNFeatures(self._word_vectors()),
         }
-        if spec.body.startswith("resnet") and len(input_shape) != 3:
+        if spec.body in _FOR_IMAGES and len(input_shape) != 3:
             raise ValueError(f"the network {spec.body!r} is for images; rows have the shape {input_shape}.")
         body = makers[spec.body]()
         if spec.weights is not None:

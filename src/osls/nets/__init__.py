@@ -1,8 +1,9 @@
-"""Backbones: stacked MLPs for tables, residual convnets and their augmentation for images."""
+"""Backbones: stacked MLPs for tables, convnets and their augmentation for images."""
 
 from osls.nets.augment import RandomShiftFlip
+from osls.nets.fast_convnet import FastConvFeatures
 from osls.nets.mlp import StackedMLP
 from osls.nets.resnet import SmallResNet
 from osls.nets.resnet9 import ResNet9Features
 
-__all__ = ["RandomShiftFlip", "ResNet9Features", "SmallResNet", "StackedMLP"]
+__all__ = ["FastConvFeatures", "RandomShiftFlip", "ResNet9Features", "SmallResNet", "StackedMLP"]

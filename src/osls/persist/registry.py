@@ -74,6 +74,7 @@ FUNCTIONS = frozenset(
 # Networks that remember their constructor's ``arguments``.
 NETWORKS = frozenset(
     {
+        "osls.nets.fast_convnet:FastConvFeatures",
         "osls.nets.features:ConvFeatures",
         "osls.nets.features:MLPFeatures",
         "osls.nets.mlp:StackedMLP",

@@ -151,7 +151,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         found = self._learn(self._learner(stack_rows(positive, unlabeled)), problem, rng)
         self._predictor = found.predictor
-        self.unlabeled_proba_ = np.column_stack([1 - found.target_scores, found.target_scores])
+        self.unlabeled_proba_ = found.target_proba
         return self
 
     def _check_parameters(self) -> None:

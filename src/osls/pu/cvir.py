@@ -1,20 +1,22 @@
 """Conditional value ignoring risk (Algorithm 3): train on positives and on what is surely not positive.
 
 Two ways to run it. :func:`alternate` is the paper's: one network, warm-started by domain discrimination,
-whose own losses on its own training rows decide what is kept, epoch by epoch. :func:`refit` trains afresh
-in a few rounds, ranks each row by models that never saw it, and holds the novel share fixed; it works with
-any learner and neither memorises the target nor drifts.
+whose own losses on its own training rows decide what is kept, epoch by epoch. It can also go on from the
+source classifier's network, which then learns one more class. :func:`refit` trains afresh in a few rounds,
+ranks each row by models that never saw it, and holds the novel share fixed; it works with any learner and
+neither memorises the target nor drifts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from scipy.special import expit
-from torch import Tensor
+from scipy.special import expit, logsumexp, softmax
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from osls._typing import Bools, Floats, Ints
 from osls.mixture.base import MixtureEstimator
@@ -22,7 +24,7 @@ from osls.pu import losses
 from osls.pu.keep import keep_as_novel
 from osls.training.core import Trainer, seeded
 from osls.training.history import History
-from osls.training.learners import Learner, NetworkLearner
+from osls.training.learners import Learner, NetworkLearner, continue_from
 from osls.training.predictors import Predictor
 from osls.training.sampling import EpochSampler, assign_folds
 
@@ -41,14 +43,32 @@ class PUProblem:
     def n_source(self) -> int:
         return len(self.y_source)
 
+    @property
+    def n_classes(self) -> int:
+        return int(self.y_source.max()) + 1
+
 
 @dataclass(frozen=True)
 class Discriminator:
-    """A known-versus-novel classifier: P(known) of the target rows, and a predictor (novel, known)."""
+    """A known-versus-novel classifier: P(known) of the target rows, and a predictor (novel, known).
+
+    One that goes on from the source classifier answers with the known classes and then the novel one:
+    ``by_class`` are these answers for the target rows. ``held_out_scores`` are P(known) of held-out source
+    rows, if any were held out.
+    """
 
     target_scores: Floats
     predictor: Predictor
     novel_share: float
+    held_out_scores: Floats = field(default_factory=lambda: np.empty(0))
+    by_class: Floats | None = None
+
+    @property
+    def target_proba(self) -> Floats:
+        """What the predictor says of the target rows."""
+        if self.by_class is not None:
+            return self.by_class
+        return np.column_stack([1 - self.target_scores, self.target_scores])
 
 
 def refit(
@@ -95,81 +115,103 @@ def alternate(
     rng: np.random.Generator,
     history: History,
     on_epoch: Callable[[Floats, float], None] = lambda known, novel_share: None,
+    source_network: nn.Module | None = None,
     tolerance: float = 1e-3,
     patience: int = 5,
 ) -> Discriminator:
     """Algorithm 3 to the letter: warm start, then alternate BBE on held-out rows and CVIR epochs.
 
-    ``on_epoch`` is called after each epoch with P(known) of the target rows and the novel share.
+    ``on_epoch`` is called after each epoch with P(known) of the target rows and the novel share. With a
+    ``source_network`` the discriminator starts from its weights and keeps its classes: it tells each of them,
+    and not only their union, from what is kept as novel. What it knows already it need not learn again, and
+    having to tell the classes apart keeps it from learning the source rows by heart.
     """
-    n = problem.n_source
-    source, target = np.arange(n), np.arange(n, n + problem.n_target)
+    n, m, k = problem.n_source, problem.n_target, problem.n_classes
+    source, target = np.arange(n), np.arange(n, n + m)
     train, validate = ~held_out, held_out
-    weight = np.concatenate([problem.source_weight, np.ones(problem.n_target)])
+    weight = np.concatenate([problem.source_weight, np.ones(m)])
     # The held-out source is re-sampled too (step 4): as weights, which is the same without the noise.
-    validation_weight = problem.source_weight[validate[:n]]
+    source_out = source[validate[:n]]
+    validation_weight = problem.source_weight[source_out]
     target_train = target[train[n:]]
+    labels = torch.from_numpy(np.concatenate([problem.y_source, np.full(m, k)])).to(learner.device)
 
     with seeded(int(rng.integers(2**31))) as generator:
-        network = learner.new_networks(1, 1)
+        if source_network is None:
+            network, schedule = learner.new_networks(1, 1), learner.schedule.longer(2)
+        else:
+            network, schedule = learner.new_networks(1, k + 1), learner.schedule
+            continue_from(source_network, network)
         predictor = learner.predictor(network, 1)
-        schedule = learner.schedule.longer(2)
         trainer = Trainer(network, schedule)
-        source_sampler = EpochSampler(np.where(train & (np.arange(len(weight)) < n), weight, 0), generator)
+        source_sampler = EpochSampler(np.where(train & (np.arange(n + m) < n), weight, 0), generator)
         epoch = max(1, max(len(source_sampler), len(target_train)) // schedule.batch_size)
-
-        def logits(rows: Tensor) -> Tensor:
-            out: Tensor = network(learner.rows[rows.to(learner.device)].unsqueeze(0))
-            return out[0, :, 0]
+        # However few the steps: an epoch to warm up, and one to learn what is novel.
+        epoch = min(epoch, max(1, schedule.steps // 2))
 
         def train_epoch(negatives: Ints) -> float:
-            sampler = EpochSampler(np.isin(np.arange(len(weight)), negatives).astype(float), generator)
+            sampler = EpochSampler(np.isin(np.arange(n + m), negatives).astype(float), generator)
             size = schedule.batch_size
             learner.advance(epoch / schedule.steps)
 
             def loss_of_next_batch() -> Tensor:
                 # One pass for both sides: batch normalisation by side would hide what sets them apart.
-                out = logits(torch.cat([source_sampler.next(size), sampler.next(size)]))
-                return losses.pvu(out[:size], out[size:])
+                rows = torch.cat([source_sampler.next(size), sampler.next(size)]).to(learner.device)
+                out: Tensor = network(learner.rows[rows].unsqueeze(0))[0]
+                if source_network is not None:
+                    return cross_entropy(out, labels[rows])
+                return losses.pvu(out[:size, 0], out[size:, 0])
 
             return trainer.run(loss_of_next_batch, epoch)
 
-        def validated() -> tuple[Floats, float]:
-            scores = predictor.logits(learner.rows)[0, :, 0]
-            mixture.fit(scores[source[validate[:n]]], scores[target[validate[n:]]], validation_weight)
-            on_epoch(expit(scores[n:]), 1 - mixture.alpha_)
-            return scores, mixture.alpha_
+        held_out_source = learner.rows[torch.from_numpy(source_out).to(learner.device)]
+
+        def validated() -> tuple[Floats, Floats, Floats, float]:
+            """Return logits of "known" for the held-out source and the target, its outputs, and alpha."""
+            out = predictor.logits(learner.rows[n:])[0]
+            scores_s, scores_t = _known_logit(predictor.logits(held_out_source)[0]), _known_logit(out)
+            mixture.fit(scores_s, scores_t[validate[n:]], validation_weight)
+            on_epoch(expit(scores_t), 1 - mixture.alpha_)
+            return scores_s, scores_t, out, mixture.alpha_
 
         # Lines 3-8. Train longer than needed, then go back to the epoch of least unbiased validation risk.
-        warm_epochs = max(1, schedule.steps // (2 * epoch))
+        # A network that tells the classes apart has less to learn before it can rank the target.
+        warm_share = 1 / 2 if source_network is None else 1 / 4
+        warm_epochs = max(1, int(warm_share * schedule.steps / epoch))
         snapshots = []
         for _ in range(warm_epochs):
             train_epoch(target_train)
-            scores, alpha = validated()
-            snapshots.append((_copy_state(network), scores, alpha))
+            scores_s, scores_t, _, alpha = validated()
+            snapshots.append((_copy_state(network), scores_s, scores_t[validate[n:]], alpha))
         alpha = float(np.median([a for *_, a in snapshots]))
-        risks = [
-            _unbiased_risk(s[source[validate[:n]]], validation_weight, s[target[validate[n:]]], alpha)
-            for _, s, _ in snapshots
-        ]
+        risks = [_unbiased_risk(s, validation_weight, t, alpha) for _, s, t, _ in snapshots]
         best = int(np.argmin(risks))
         network.load_state_dict(snapshots[best][0])
         history.append({"step": "warm start", "epochs": warm_epochs, "chosen": best + 1, "risk": risks[best]})
 
         # Lines 9-16. Keep the lowest-loss 1 - alpha of the training target, train an epoch, estimate again.
-        scores, alpha = validated()
+        scores_s, scores_t, out, alpha = validated()
         previous, calm = np.inf, 0
         while trainer.steps_done + epoch <= schedule.steps and calm < patience:
             least = max(1, len(target_train) // 100)
-            kept = target_train[keep_as_novel(scores[target_train], 1 - alpha, least=least)]
+            kept = target_train[keep_as_novel(scores_t[target_train - n], 1 - alpha, least=least)]
             loss = train_epoch(kept)
-            scores, alpha = validated()
-            error = float(np.mean(scores[source[validate[:n]]] < 0) + np.mean(scores[kept] >= 0))
+            scores_s, scores_t, out, alpha = validated()
+            error = float(np.mean(scores_s < 0) + np.mean(scores_t[kept - n] >= 0))
             history.append({"step": "cvir", "alpha": alpha, "kept": len(kept), "loss": loss, "error": error})
             calm = calm + 1 if abs(previous - error) < tolerance else 0
             previous = error
 
-    return Discriminator(expit(scores[n:]), predictor, 1 - alpha)
+    by_class = None if source_network is None else np.asarray(softmax(out, axis=1))
+    return Discriminator(expit(scores_t), predictor, 1 - alpha, expit(scores_s), by_class)
+
+
+def _known_logit(logits: Floats) -> Floats:
+    """Logit of "known" from a single output, or from those of the known classes and the novel one."""
+    logits = logits.astype(np.float64)
+    if logits.shape[1] == 1:
+        return logits[:, 0]
+    return np.asarray(logsumexp(logits[:, :-1], axis=1) - logits[:, -1])
 
 
 def _copy_state(network: torch.nn.Module) -> dict[str, Tensor]:

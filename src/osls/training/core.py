@@ -188,8 +188,15 @@ def scoring_chunk(device: torch.device) -> int:
     return 512 if device.type == "cpu" else 4096
 
 
-def score_rows(network: Callable[[Tensor], Tensor], rows: Tensor, row_axis: int = 0) -> Floats:
+def score_rows(network: Callable[[Tensor], Tensor], rows: Tensor) -> Floats:
     """Outputs of a network in evaluation mode, in chunks."""
+    size = scoring_chunk(rows.device)
     with torch.inference_mode():
-        chunks = [network(chunk) for chunk in torch.split(rows, scoring_chunk(rows.device))]
-    return np.asarray(torch.cat(chunks, dim=row_axis).cpu().numpy())
+        first = network(rows[:size])
+        # Every chunk's answer has its place. Kept as tensors until the end, they would lie between blocks of
+        # memory that each chunk frees, and none of those could be used again as a whole.
+        out = torch.empty(len(rows), *first.shape[1:], dtype=first.dtype)
+        out[:size] = first
+        for start in range(size, len(rows), size):
+            out[start : start + size] = network(rows[start : start + size])
+    return np.asarray(out.numpy())

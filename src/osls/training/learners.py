@@ -44,6 +44,7 @@ __all__ = [
     "NetworkFactory",
     "NetworkLearner",
     "SklearnLearner",
+    "continue_from",
     "convnet",
 ]
 
@@ -137,6 +138,25 @@ class _Members(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([network(part) for network, part in zip(self.networks, x, strict=True)])
+
+
+def continue_from(network: nn.Module, other: nn.Module) -> None:
+    """Give ``other`` the weights of ``network``, of the same kind but with more outputs, which stay fresh."""
+    new = other.state_dict()
+    with torch.no_grad():
+        for name, old in network.state_dict().items():
+            if name not in new or not _fits(old.shape, new[name].shape):
+                raise ValueError(
+                    "the source classifier and the discriminator must be networks of the same kind, so that "
+                    f"one can go on from the other; they differ in {name!r}."
+                )
+            new[name][tuple(slice(length) for length in old.shape)] = old
+
+
+def _fits(old: Sequence[int], new: Sequence[int]) -> bool:
+    """Whether the shapes are the same but for one axis that may have grown."""
+    grown = [b - a for a, b in zip(old, new, strict=False)]
+    return len(old) == len(new) and min(grown, default=0) >= 0 and sum(map(bool, grown)) <= 1
 
 
 def convnet(input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:

@@ -46,9 +46,10 @@ class Networks:
     def logits(self, rows: Tensor) -> Floats:
         """Logits of rows on the device by every member, (members, n, outputs)."""
         self.networks.eval()
-        return score_rows(
-            lambda chunk: self.networks(chunk.expand(self.members, *chunk.shape)), rows, row_axis=1
+        by_row = score_rows(
+            lambda chunk: self.networks(chunk.expand(self.members, *chunk.shape)).transpose(0, 1), rows
         )
+        return by_row.swapaxes(0, 1)
 
     def held_out_logits(self, rows: Tensor, fold: Ints) -> Floats:
         """Logits of each row by the member that its fold names, (n, outputs); nan without a fold (-1)."""
@@ -56,12 +57,10 @@ class Networks:
         own = [torch.from_numpy(np.flatnonzero(fold == f)) for f in range(self.members)]
         # All members score in one call, each its own rows. Those with fewer get row 0 on top.
         table = pad_sequence(own, batch_first=True).to(self.device)
-        pieces = torch.split(table, scoring_chunk(self.device), dim=1)
-        with torch.inference_mode():
-            by_member = torch.cat([self.networks(rows[piece]) for piece in pieces], dim=1)
+        by_member = score_rows(lambda piece: self.networks(rows[piece.T]).transpose(0, 1), table.T)
         logits = np.full((len(fold), by_member.shape[2]), np.nan, dtype=np.float32)
-        for rows_of_member, scores in zip(own, by_member.cpu().numpy(), strict=True):
-            logits[rows_of_member] = scores[: len(rows_of_member)]
+        for f, rows_of_member in enumerate(own):
+            logits[rows_of_member] = by_member[: len(rows_of_member), f]
         return logits
 
     def predict_proba(self, X: AnyArray) -> Floats:

@@ -12,7 +12,16 @@ __all__ = ["EpochSampler", "assign_folds"]
 
 
 def assign_folds(strata: AnyArray, n_folds: int, rng: np.random.Generator) -> Ints:
-    """Assign each row to a fold, every stratum spread over the folds as evenly as its size allows."""
+    """Assign each row to a fold, every stratum spread over the folds as evenly as its size allows.
+
+    One fold is a single split: fold 0 is a fifth of the rows, with one of every stratum at least, and the
+    rows to train on have -1.
+    """
+    if n_folds == 1:
+        held_out = assign_folds(strata, 5, rng) == 0
+        values, first = np.unique(strata, return_index=True)
+        held_out[first[~np.isin(values, strata[held_out])]] = True
+        return np.where(held_out, 0, -1)
     fold = np.empty(len(strata), dtype=np.int64)
     offset = 0
     for value in np.unique(strata):
