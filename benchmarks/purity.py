@@ -1,7 +1,7 @@
 """How pure are the top bins? The paper's Figure 2, on any data set.
 
     python benchmarks/purity.py                          digits, letter, satimage, mnist; five draws each
-    python benchmarks/purity.py --data cifar10 --draws 1 --epochs 12
+    python benchmarks/purity.py --data cifar10 --draws 1
 
 BBE needs, for every known class, a score above which nearly all target rows are of that class. A source
 classifier scores the target. The top bin of a class holds the target rows that score highest for it; its size
@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from osls.baselines import SourceOnly
-from osls.bench.networks import NetworkPlan, NetworkSpec
+from osls.bench.networks import NetworkPlan
 from osls.bench.problems import draw_problem
+from osls.bench.study import load_study
 from plotting import new_figure, save
 
 RESULTS = Path(__file__).parent / "results"
@@ -35,21 +36,19 @@ def top_bin_purity(scores: np.ndarray, is_class: np.ndarray, sizes: np.ndarray) 
     return (hits[rows - 1] / rows).tolist()
 
 
-def purities(data: str, draw: int, epochs: float) -> list[dict[str, Any]]:
+def source_classifier(data: str) -> SourceOnly:
+    """Return the default, or for images the source classifier of the CIFAR-10 study."""
+    if data != "cifar10":
+        return SourceOnly()
+    study = load_study(Path(__file__).parent / "studies" / "cifar10.yml")
+    network = NetworkPlan(study.networks["fast-convnet"])
+    return SourceOnly(source_classifier=network, **study.defaults)
+
+
+def purities(data: str, draw: int) -> list[dict[str, Any]]:
     options = {"rows": "all"} if data == "cifar10" else {}
     problem = draw_problem({"name": data, **options}, draw=draw)
-    classifier: Any = "auto"
-    if problem.X_source.ndim == 4:
-        schedule = {
-            "epochs": epochs,
-            "batch_size": 128,
-            "learning_rate": 0.1,
-            "weight_decay": 5e-4,
-            "decay": "one-cycle",
-        }
-        spec = {"body": "resnet9", "width": 32, "schedule": schedule}
-        classifier = NetworkPlan(NetworkSpec.model_validate(spec))
-    model = SourceOnly(source_classifier=classifier, random_state=draw).fit(**problem.training_data())
+    model = source_classifier(data).set_params(random_state=draw).fit(**problem.training_data())
     found = []
     for j, name in enumerate(problem.classes):
         is_class = problem.y_target == name
@@ -66,7 +65,6 @@ def main() -> None:
     )
     parser.add_argument("--data", nargs="+", default=["digits", "letter", "satimage", "mnist"])
     parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--epochs", type=float, default=12, help="of ResNet-9, for images")
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     path = args.out / "purity.json"
@@ -74,7 +72,7 @@ def main() -> None:
     rows = [row for row in rows if row["data"] not in args.data]
     for data in args.data:
         for draw in range(args.draws):
-            rows += purities(data, draw, args.epochs)
+            rows += purities(data, draw)
     summary = []
     figure, axes = new_figure("purity")
     for data in dict.fromkeys(row["data"] for row in rows):

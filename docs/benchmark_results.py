@@ -43,12 +43,18 @@ _KNOWN = {
     ),
     "streaming": ("Estimates from a stream of scores", "`python benchmarks/streaming.py`."),
     "dask_scoring": ("Scoring on Dask, with a worker killed", "`python benchmarks/dask_scoring.py`."),
+    "ddp": (
+        "Two processes under torchrun beside one",
+        "`python benchmarks/ddp.py`: the largest differences in estimate and accuracy, and what another seed "
+        "alone does.",
+    ),
     "toolbox": ("Which parts should PULSE use?", "`python benchmarks/toolbox.py --draws 5 --rows 2000`."),
 }
 _FIRST = (
     "arrays",
     "tables",
     "newsgroups",
+    "cifar10",
     "toolbox",
     "coverage_scores",
     "coverage_pulse",

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from torch import nn
 
-from osls._typing import AnyArray, Floats, Ints
+from osls._typing import AnyArray, Bools, Floats, Ints
 from osls.base import Adaptation, OpenSetAdapter, Task, combine
 from osls.inference.diagnostics import diagnose
 from osls.inference.mix import SHIFTS, MixFromScores
@@ -219,80 +219,71 @@ class PULSE(OpenSetAdapter):
         if self.max_steps is not None and self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1 or None; got {self.max_steps}.")
         stages = 2 if self.recipe in _ONE_SPLIT else 2 + self.rounds
+        adapt = {
+            "paper": self._adapt_by_paper,
+            "fine-tune": self._adapt_by_fine_tuning,
+            "cross-fit": self._adapt_by_cross_fitting,
+        }[self.recipe]
         with progress_bar("PULSE", stages, visible=self.verbose) as advance:
-            if self.recipe in _ONE_SPLIT:
-                return self._adapt_by_paper(task, advance)
-            return self._adapt_by_cross_fitting(task, advance)
+            return adapt(task, advance)
 
     # -- Algorithm 1 as printed ---------------------------------------------------------------------
 
     def _adapt_by_paper(self, task: Task, advance: Advance) -> Adaptation:
-        n, m, k = task.X.shape[0], task.X_target.shape[0], task.k
-        source_learner, learner = self._learners(task, advance, networks_only=True)
-        fine_tune = self.recipe == "fine-tune"
-        if fine_tune and not isinstance(source_learner, NetworkLearner):
+        source_learner, learner = self._networks(task, advance)
+        # Step 1: split both sides 80/20 into training and held-out rows.
+        split = _Split.of(task)
+        # Step 2: the source classifier, on the training part.
+        f_s = self._classify_source(source_learner, task, split.fold)
+        class_s, class_t = f_s.scores[: len(task.y)][split.source], f_s.scores[len(task.y) :][split.target]
+        y_s = task.y[split.source]
+        # Step 3: label shift among the known classes on the held-out part, by Algorithm 2.
+        marginal = bbe_by_class(class_s, y_s, class_t).marginal
+        # Step 4: re-sample the source, here as weights that the sampler draws by.
+        problem = self._weighted(task, marginal)
+        # Step 5: the discriminator and the novel share, by Algorithm 3.
+        found = self._alternate(learner, problem, split, f_s, marginal, task)
+        scores = HeldOutScores(
+            y_s, class_s, class_t, found.held_out_scores, found.target_scores[split.target]
+        )
+        # Step 6: combine.
+        self._remember(f_s.predictor, found.predictor, marginal / task.source_marginal)
+        return self._answer(task, f_s, found, scores, marginal, found.novel_share)
+
+    # -- The same six steps with one network, which goes on ------------------------------------------
+
+    def _adapt_by_fine_tuning(self, task: Task, advance: Advance) -> Adaptation:
+        source_learner, learner = self._networks(task, advance)
+        if not isinstance(source_learner, NetworkLearner):
             raise ValueError(
                 "recipe='fine-tune' goes on from the source classifier's network; "
                 f"source_classifier={self.source_classifier!r} is none. Use recipe='cross-fit' for it."
             )
-        if not isinstance(learner, NetworkLearner):
-            raise ValueError(
-                f"recipe={self.recipe!r} trains its discriminator epoch by epoch and needs a network; "
-                f"discriminator={self.discriminator!r} is none. Use recipe='cross-fit' for it."
-            )
-        # Step 1: split both sides 80/20 into training and held-out rows.
-        check_folds(task.y, task.classes, 2, m)
-        strata = np.concatenate([task.y, np.full(m, k)])
-        fold = assign_folds(strata, 1, task.rng)
-        held_out = fold == 0
-        # Step 2: the source classifier, on the training part.
-        f_s = self._classify_source(source_learner, task, fold)
-        # Step 3: label shift among the known classes on the held-out part, by Algorithm 2. The source
-        # classifier has seen no target row: fine-tuning uses them all.
-        hold_s, hold_t = held_out[:n], held_out[n:]
-        class_s = f_s.scores[:n][hold_s]
-        marginal = bbe_by_class(class_s, task.y[hold_s], f_s.scores[n:][hold_t | fine_tune]).marginal
-        if fine_tune:
-            # A class that its bin missed must not be forgotten: it may be found again below.
-            marginal = np.maximum(marginal, _LEAST_SHARE) / np.maximum(marginal, _LEAST_SHARE).sum()
-        # Step 4: re-sample the source, here as weights that the sampler draws by.
-        importance = marginal / task.source_marginal
-        problem = cvir.PUProblem(task.y, importance[task.y], m)
-        # Step 5: the discriminator and the novel share, by Algorithm 3.
-        found = cvir.alternate(
-            learner,
-            problem,
-            held_out,
-            self._mixture(),
-            rng=task.rng,
-            history=self.history_,
-            on_epoch=self._follow(f_s.scores[n:], marginal, importance),
-            source_network=_network_of(f_s.predictor) if fine_tune else None,
-        )
-        novel_share = found.novel_share
+        # Steps 1 and 2: as above.
+        split = _Split.of(task)
+        f_s = self._classify_source(source_learner, task, split.fold)
+        class_s, class_t = f_s.scores[: len(task.y)][split.source], f_s.scores[len(task.y) :]
+        y_s = task.y[split.source]
+        # Step 3: label shift, on all target rows: the source classifier has seen none of them. A class that
+        # its bin missed must not be forgotten; it may be found again below.
+        first = np.maximum(bbe_by_class(class_s, y_s, class_t).marginal, _LEAST_SHARE)
+        first /= first.sum()
+        # Step 4: re-sample the source, as weights.
+        problem = self._weighted(task, first)
+        # Step 5: the source classifier learns one more class, of as many rows as all the known ones. It is
+        # then good enough to say which rows the label shift is among.
+        found = self._alternate(learner, problem, split, f_s, first, task, _network_of(f_s.predictor))
         scores = HeldOutScores(
-            task.y[hold_s],
-            class_s,
-            f_s.scores[n:][hold_t],
-            found.held_out_scores,
-            found.target_scores[hold_t],
+            y_s, class_s, class_t[split.target], found.held_out_scores, found.target_scores[split.target]
         )
-        prior_shift = None
-        if fine_tune:
-            # Its discriminator is good enough to say which rows the label shift is among.
-            seen_in_training = _with_novel(marginal, 0.5)
-            marginal = self._estimator().known_marginal(scores)
-            novel_share = self._estimator().novel_share(scores, marginal)
-            importance = marginal / task.source_marginal
-            prior_shift = _with_novel(marginal, novel_share) / seen_in_training
-            self.history_.append({"step": "label shift", "marginal": marginal.tolist()})
-            self.history_.append({"step": "novel share", "estimate": novel_share})
-        # Step 6: combine.
-        self._remember(f_s.predictor, found.predictor, importance, prior_shift)
-        proba = self._combine(found.target_proba, f_s.scores[n:])
-        interval = self._interval(scores, _with_novel(marginal, novel_share), task.rng)
-        self._diagnose(scores, marginal, novel_share, interval, task)
-        return Adaptation(marginal, novel_share, proba, interval)
+        marginal = self._estimator().known_marginal(scores)
+        novel_share = self._estimator().novel_share(scores, marginal)
+        self.history_.append({"step": "label shift", "marginal": marginal.tolist()})
+        self.history_.append({"step": "novel share", "estimate": novel_share})
+        # Step 6: combine two opinions.
+        prior_shift = _with_novel(marginal, novel_share) / _with_novel(first, 0.5)
+        self._remember(f_s.predictor, found.predictor, marginal / task.source_marginal, prior_shift)
+        return self._answer(task, f_s, found, scores, marginal, novel_share)
 
     # -- The same six steps, cross-fitted -----------------------------------------------------------
 
@@ -310,18 +301,16 @@ class PULSE(OpenSetAdapter):
         marginal = self._estimator().known_marginal(scores)
         self.history_.append({"step": "label shift", "marginal": marginal.tolist()})
         # Step 4: re-sample the source, as weights.
-        importance = marginal / task.source_marginal
-        problem = cvir.PUProblem(task.y, importance[task.y], m)
+        problem = self._weighted(task, marginal)
         # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it held.
         novel_share = self._novel_share(scores, marginal)
         known_t = scores.domain(marginal)[1]
         found = self._discriminate(learner, task, problem, known_t, novel_share, n_folds, advance)
         # Step 6: combine.
-        self._remember(f_s.predictor, found.predictor, importance)
-        proba = self._combine(found.target_proba, f_s.scores[n:])
-        interval = self._interval(scores, _with_novel(marginal, novel_share), task.rng)
-        self._diagnose(scores, marginal, novel_share, interval, task)
-        return Adaptation(marginal, novel_share, proba, interval)
+        self._remember(f_s.predictor, found.predictor, marginal / task.source_marginal)
+        return self._answer(task, f_s, found, scores, marginal, novel_share)
+
+    # -- The steps ------------------------------------------------------------------------------------
 
     def _classify_source(self, learner: Learner, task: Task, fold: Ints) -> FoldModels:
         """Fit f_s on the source rows of the pool; calibrate it on held-out rows, which the paper does not."""
@@ -344,6 +333,32 @@ class PULSE(OpenSetAdapter):
         weight = len(y) / (task.k + 1) / np.bincount(y)[y]
         fold = assign_folds(y, n_folds, task.rng)
         return learner.cross_fit(y, weight, fold, task.k + 1, seed=int(task.rng.integers(2**31)))
+
+    def _weighted(self, task: Task, marginal: Floats) -> cvir.PUProblem:
+        """Give the source rows the weights that turn their class mix into ``marginal``."""
+        return cvir.PUProblem(task.y, (marginal / task.source_marginal)[task.y], task.X_target.shape[0])
+
+    def _alternate(
+        self,
+        learner: NetworkLearner,
+        problem: cvir.PUProblem,
+        split: _Split,
+        f_s: FoldModels,
+        marginal: Floats,
+        task: Task,
+        source_network: nn.Module | None = None,
+    ) -> cvir.Discriminator:
+        """Learn known against novel by Algorithm 3, which estimates the novel share along the way."""
+        return cvir.alternate(
+            learner,
+            problem,
+            split.fold == 0,
+            self._mixture(),
+            rng=task.rng,
+            history=self.history_,
+            on_epoch=self._follow(f_s.scores[problem.n_source :], marginal, marginal / task.source_marginal),
+            source_network=source_network,
+        )
 
     def _discriminate(
         self,
@@ -371,6 +386,21 @@ class PULSE(OpenSetAdapter):
                 f"discriminator={self.discriminator!r} is none. objective='cvir' takes any model."
             )
         return train_objective(networks, problem, self.objective, 1 - novel_share, **shared)
+
+    def _answer(
+        self,
+        task: Task,
+        f_s: FoldModels,
+        found: cvir.Discriminator,
+        scores: HeldOutScores,
+        marginal: Floats,
+        novel_share: float,
+    ) -> Adaptation:
+        """Put the answers for the target together, with intervals and diagnostics."""
+        proba = self._combine(found.target_proba, f_s.scores[len(task.y) :])
+        interval = self._interval(scores, _with_novel(marginal, novel_share), task.rng)
+        self._diagnose(scores, marginal, novel_share, interval, task)
+        return Adaptation(marginal, novel_share, proba, interval)
 
     def _diagnose(
         self, scores: HeldOutScores, marginal: Floats, novel_share: float, interval: Floats, task: Task
@@ -442,6 +472,16 @@ class PULSE(OpenSetAdapter):
             return learner, learner
         return given or self._learner(one, pool, advance, networks_only=networks_only), learner
 
+    def _networks(self, task: Task, advance: Advance) -> tuple[Learner, NetworkLearner]:
+        """Return the learners of a recipe whose discriminator is trained epoch by epoch."""
+        source_learner, learner = self._learners(task, advance, networks_only=True)
+        if not isinstance(learner, NetworkLearner):
+            raise ValueError(
+                f"recipe={self.recipe!r} trains its discriminator epoch by epoch and needs a network; "
+                f"discriminator={self.discriminator!r} is none. Use recipe='cross-fit' for it."
+            )
+        return source_learner, learner
+
     def _learner(
         self, spec: LearnerSpec, pool: AnyArray, advance: Advance, *, networks_only: bool = False
     ) -> Learner:
@@ -492,6 +532,30 @@ class PULSE(OpenSetAdapter):
 
     def _predict_proba(self, X: AnyArray) -> Floats:
         return self._combine(self._discriminator.predict_proba(X), self._classifier.predict_proba(X))
+
+
+@dataclass(frozen=True)
+class _Split:
+    """One split of the pool: a fifth of the source and of the target is held out."""
+
+    fold: Ints
+    n_source: int
+
+    @staticmethod
+    def of(task: Task) -> _Split:
+        m = task.X_target.shape[0]
+        check_folds(task.y, task.classes, 2, m)
+        return _Split(assign_folds(np.concatenate([task.y, np.full(m, task.k)]), 1, task.rng), len(task.y))
+
+    @property
+    def source(self) -> Bools:
+        """Which source rows are held out."""
+        return np.asarray(self.fold[: self.n_source] == 0)
+
+    @property
+    def target(self) -> Bools:
+        """Which target rows are held out."""
+        return np.asarray(self.fold[self.n_source :] == 0)
 
 
 def _network_of(classifier: Predictor) -> nn.Module:
