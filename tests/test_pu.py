@@ -24,7 +24,7 @@ import osls.pu
 from conftest import blobs
 from osls.mixture import BBE
 from osls.pu import PUClassifier, losses, pu_auc, unbiased_risk
-from osls.pu.cvir import PUProblem
+from osls.pu.cvir import PUProblem, _possible_best
 from osls.pu.elkan_noto import correct_domain_score
 from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
 from osls.training.core import Schedule
@@ -143,6 +143,14 @@ class TestSelection:
             unbiased_risk([1.0], [0.0], 0.5, loss="hinge")
         with pytest.raises(ValueError, match="unlabeled_scores is empty"):
             pu_auc([1.0], [], 0.5)
+
+
+class TestWarmStart:
+    def test_only_epochs_that_can_still_win_are_remembered(self):
+        """Risks at alpha = 0 and 1: the first is best below 1/2, the second above, the third nowhere."""
+        risks = [(1.0, 3.0), (2.0, 2.0), (1.6, 2.7)]
+        assert _possible_best(risks[:1]) == {0}
+        assert _possible_best(risks) == {0, 1}
 
 
 class TestElkanNoto:

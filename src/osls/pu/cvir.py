@@ -9,8 +9,9 @@ neither memorises the target nor drifts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from osls._typing import Bools, Floats, Ints
 from osls.mixture.base import MixtureEstimator
 from osls.pu import losses
 from osls.pu.keep import keep_as_novel
+from osls.pu.selection import unbiased_risk
 from osls.training.core import Trainer, seeded
 from osls.training.history import History
 from osls.training.learners import Learner, NetworkLearner, continue_from
@@ -166,44 +168,64 @@ def alternate(
 
         held_out_source = learner.rows[torch.from_numpy(source_out).to(learner.device)]
 
-        def validated() -> tuple[Floats, Floats, Floats, float]:
-            """Return logits of "known" for the held-out source and the target, its outputs, and alpha."""
+        def validated() -> _Validated:
             out = predictor.logits(learner.rows[n:])[0]
             scores_s, scores_t = _known_logit(predictor.logits(held_out_source)[0]), _known_logit(out)
             mixture.fit(scores_s, scores_t[validate[n:]], validation_weight)
             on_epoch(expit(scores_t), 1 - mixture.alpha_)
-            return scores_s, scores_t, out, mixture.alpha_
+            return _Validated(scores_s, scores_t, out, mixture.alpha_)
+
+        def risk_of(scored: _Validated, alpha: float) -> float:
+            held_out_target = scored.target[validate[n:]]
+            return unbiased_risk(
+                scored.source, held_out_target, alpha, loss="logistic", positive_weight=validation_weight
+            )
 
         # Lines 3-8. Train longer than needed, then go back to the epoch of least unbiased validation risk.
         # A network that tells the classes apart has less to learn before it can rank the target.
         warm_share = 1 / 2 if source_network is None else 1 / 4
         warm_epochs = max(1, int(warm_share * schedule.steps / epoch))
-        snapshots = []
-        for _ in range(warm_epochs):
+        risks, alphas, snapshots = [], [], {}
+        for i in range(warm_epochs):
             train_epoch(target_train)
-            scores_s, scores_t, _, alpha = validated()
-            snapshots.append((_copy_state(network), scores_s, scores_t[validate[n:]], alpha))
-        alpha = float(np.median([a for *_, a in snapshots]))
-        risks = [_unbiased_risk(s, validation_weight, t, alpha) for _, s, t, _ in snapshots]
-        best = int(np.argmin(risks))
-        network.load_state_dict(snapshots[best][0])
-        history.append({"step": "warm start", "epochs": warm_epochs, "chosen": best + 1, "risk": risks[best]})
+            now = validated()
+            risks.append((risk_of(now, 0.0), risk_of(now, 1.0)))
+            alphas.append(now.alpha)
+            snapshots[i] = (_copy_state(network), now)
+            snapshots = {j: snapshots[j] for j in _possible_best(risks)}
+        best = _least_risk(risks, float(np.median(alphas)), snapshots)
+        state, now = snapshots[best]
+        network.load_state_dict(state)
+        del snapshots
+        history.append({"step": "warm start", "epochs": warm_epochs, "chosen": best + 1})
 
         # Lines 9-16. Keep the lowest-loss 1 - alpha of the training target, train an epoch, estimate again.
-        scores_s, scores_t, out, alpha = validated()
         previous, calm = np.inf, 0
         while trainer.steps_done + epoch <= schedule.steps and calm < patience:
             least = max(1, len(target_train) // 100)
-            kept = target_train[keep_as_novel(scores_t[target_train - n], 1 - alpha, least=least)]
+            kept = target_train[keep_as_novel(now.target[target_train - n], 1 - now.alpha, least=least)]
             loss = train_epoch(kept)
-            scores_s, scores_t, out, alpha = validated()
-            error = float(np.mean(scores_s < 0) + np.mean(scores_t[kept - n] >= 0))
-            history.append({"step": "cvir", "alpha": alpha, "kept": len(kept), "loss": loss, "error": error})
+            now = validated()
+            error = float(np.mean(now.source < 0) + np.mean(now.target[kept - n] >= 0))
+            history.append(
+                {"step": "cvir", "alpha": now.alpha, "kept": len(kept), "loss": loss, "error": error}
+            )
             calm = calm + 1 if abs(previous - error) < tolerance else 0
             previous = error
 
-    by_class = None if source_network is None else np.asarray(softmax(out, axis=1))
-    return Discriminator(expit(scores_t), predictor, 1 - alpha, expit(scores_s), by_class)
+    by_class = None if source_network is None else np.asarray(softmax(now.outputs, axis=1))
+    return Discriminator(expit(now.target), predictor, 1 - now.alpha, expit(now.source), by_class)
+
+
+class _Validated(NamedTuple):
+    """After an epoch: logits of "known" for held-out source rows and target rows, the outputs behind the
+    latter, and alpha.
+    """
+
+    source: Floats
+    target: Floats
+    outputs: Floats
+    alpha: float
 
 
 def _known_logit(logits: Floats) -> Floats:
@@ -218,7 +240,15 @@ def _copy_state(network: torch.nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in network.state_dict().items()}
 
 
-def _unbiased_risk(positive: Floats, weight: Floats, unlabeled: Floats, alpha: float) -> float:
-    """UPU risk of logits; with the logistic loss, l(z, +1) - l(z, -1) = -z on the positives."""
-    negative = np.logaddexp(0, unlabeled).mean()
-    return float(negative - alpha * np.average(positive, weights=weight))
+# Unbiased risks of an epoch's logits for alpha = 0 and 1; in between they are on a straight line.
+_Risks = tuple[float, float]
+
+
+def _least_risk(risks: Sequence[_Risks], alpha: float, among: Iterable[int]) -> int:
+    return min(among, key=lambda i: (1 - alpha) * risks[i][0] + alpha * risks[i][1])
+
+
+def _possible_best(risks: Sequence[_Risks]) -> set[int]:
+    """Return the epochs that have the least risk for some alpha; no other's weights need be remembered."""
+    everyone = range(len(risks))
+    return {_least_risk(risks, alpha, everyone) for alpha in np.linspace(0, 1, 101)}
