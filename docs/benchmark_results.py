@@ -64,6 +64,7 @@ _FIRST = (
 )
 _METRICS = ("acc_all", "acc_seen", "acc_novel", "mpe_seen", "mpe_novel", "seconds")
 _MOST_ROWS = 60
+_HELD = {True: "held", False: "**not held**", None: "not used"}
 
 
 def results_page(folder: Path) -> str:
@@ -133,9 +134,23 @@ def _figures(data: Any) -> str:
         metrics = list(next(iter(data.values())))
         rows = [[name, *(_mean(cell.get(metric)) for metric in metrics)] for name, cell in data.items()]
         return _table(["mean (worst draw)", *metrics], rows)
+    sections = [value for value in data.values() if isinstance(value, list)] if isinstance(data, dict) else []
+    if sections and all(isinstance(row, dict) and "ratio" in row for rows in sections for row in rows):
+        rows = [
+            [row["what"], _words(row["ratio"]), _limit(row), _HELD[row["met"]]]
+            for rows in sections
+            for row in rows
+        ]
+        return _table(["what", "measured", "limit", ""], rows)
     text = json.dumps(data, indent=1, ensure_ascii=False)
     shown = "\n".join(f"    {line}" for line in ["```json", *text.splitlines(), "```"])
     return f'??? note "All figures"\n\n{shown}'
+
+
+def _limit(row: dict[str, Any]) -> str:
+    if row["limit"] is None:
+        return ""
+    return ("at least " if row.get("at_least") else "at most ") + _words(row["limit"])
 
 
 def _is_flat(rows: list[Any]) -> bool:
