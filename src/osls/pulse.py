@@ -273,10 +273,9 @@ class PULSE(OpenSetAdapter):
         # Step 5: the source classifier learns one more class, of as many rows as all the known ones. It is
         # then good enough to say which rows the label shift is among.
         found = self._alternate(learner, problem, split, f_s, first, task, _network_of(f_s.predictor))
-        scores = HeldOutScores(
-            y_s, class_s, class_t[split.target], found.held_out_scores, found.target_scores[split.target]
-        )
-        marginal = self._estimator().known_marginal(scores)
+        everyone = HeldOutScores(y_s, class_s, class_t, found.held_out_scores, found.target_scores)
+        scores = everyone.take(np.arange(len(y_s)), np.flatnonzero(split.target))
+        marginal = self._estimator().known_marginal(everyone)
         novel_share = self._estimator().novel_share(scores, marginal)
         self.history_.append({"step": "label shift", "marginal": marginal.tolist()})
         self.history_.append({"step": "novel share", "estimate": novel_share})
