@@ -117,9 +117,9 @@ class PULSE(OpenSetAdapter):
         conservative). Where the known classes' bins contradict each other only upper ends for the known
         classes remain (cross-fit recipe).
     novelty_pvalue_ : float
-        p-value of "there is nothing new in the target" (cross-fit recipe).
+        p-value of "there is nothing new in the target" (not by the paper's recipe).
     detectable_share_ : float
-        The novel share that this test would find with a power of 80 % (cross-fit recipe).
+        The novel share that this test would find with a power of 80 % (likewise).
     diagnostics_ : Diagnostics
         Checks of the assumptions; ``diagnostics_.verdict`` says whether the answer is identified, an upper
         bound only, or not to be trusted, and why.
@@ -276,9 +276,8 @@ class PULSE(OpenSetAdapter):
         everyone = HeldOutScores(y_s, class_s, class_t, found.held_out_scores, found.target_scores)
         scores = everyone.take(np.arange(len(y_s)), np.flatnonzero(split.target))
         marginal = self._estimator().known_marginal(everyone)
-        novel_share = self._estimator().novel_share(scores, marginal)
         self.history_.append({"step": "label shift", "marginal": marginal.tolist()})
-        self.history_.append({"step": "novel share", "estimate": novel_share})
+        novel_share = self._novel_share(scores, marginal)
         # Step 6: combine two opinions.
         prior_shift = _with_novel(marginal, novel_share) / _with_novel(first, 0.5)
         self._remember(f_s.predictor, found.predictor, marginal / task.source_marginal, prior_shift)
