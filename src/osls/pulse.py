@@ -21,6 +21,7 @@ from osls.pu.objectives import find_objective, train_objective
 from osls.shift.calibration import fit_temperature, scale
 from osls.shift.held_out import HeldOutScores
 from osls.shift.joint import joint_range
+from osls.shift.separability import LEAST_SHARE
 from osls.theory import bbe_interval
 from osls.training.history import Advance, no_progress, progress_bar
 from osls.training.learners import FoldModels, Learner, NetworkLearner
@@ -32,7 +33,6 @@ from osls.validation import check_folds, stack_rows
 __all__ = ["PULSE"]
 
 # Recipes that hold out a fifth of the rows once, and how they can estimate the label shift, their own first.
-_LEAST_SHARE = 1e-3
 _ONE_SPLIT = {"paper": ("bbe",), "fine-tune": ("separability", "bbe")}
 
 # Called after an epoch with its number and the target's probabilities.
@@ -266,7 +266,7 @@ class PULSE(OpenSetAdapter):
         y_s = task.y[split.source]
         # Step 3: label shift, on all target rows: the source classifier has seen none of them. A class that
         # its bin missed must not be forgotten; it may be found again below.
-        first = np.maximum(bbe_by_class(class_s, y_s, class_t).marginal, _LEAST_SHARE)
+        first = np.maximum(bbe_by_class(class_s, y_s, class_t).marginal, LEAST_SHARE)
         first /= first.sum()
         # Step 4: re-sample the source, as weights.
         problem = self._weighted(task, first)

@@ -16,10 +16,10 @@ from osls.pu.keep import keep_as_novel
 from osls.shift.held_out import HeldOutScores
 from osls.shift.mlls import em_marginal
 
-__all__ = ["refined_marginal", "separability_marginal"]
+__all__ = ["LEAST_SHARE", "refined_marginal", "separability_marginal"]
 
 # A class that the bins missed gets a chance: EM never moves a share away from zero.
-_RETURN = 1e-3
+LEAST_SHARE = 1e-3
 
 
 def separability_marginal(
@@ -59,7 +59,7 @@ def refined_marginal(scores: HeldOutScores, mix: Floats, error: Floats, mixture:
     mix, error : arrays of shape (k,)
         The joint estimate, of sum one, and its standard errors.
     """
-    likely = _among_accepted(scores, mix, mixture, np.maximum(mix, _RETURN), tol=1e-4, max_iter=10)
+    likely = _among_accepted(scores, mix, mixture, np.maximum(mix, LEAST_SHARE), tol=1e-4, max_iter=10)
     moved = np.maximum(mix + np.clip(likely - mix, -error, error), 0.0)
     return np.asarray(moved / moved.sum())
 
