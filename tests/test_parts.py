@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
-from osls.base import combine
+from osls.base import combine, combine_opinions
 from osls.inference import novelty_test
 from osls.metrics import accuracy, mix_error, regret
 from osls.nets import SmallResNet, StackedMLP
@@ -33,6 +33,11 @@ LOG2, SOFT1 = np.log(2), np.log1p(np.e)  # softplus(0), softplus(1)
 
 
 class TestCombine:
+    def test_two_opinions_by_hand(self):
+        """The discriminator says (.2, .2, .4) up to scale, so novel is 1/2; the classifier says (.9, .1)."""
+        proba = combine_opinions(np.array([[0.2, 0.2, 0.4]]), np.array([[0.9, 0.1]]), np.ones(2))
+        np.testing.assert_allclose(proba, [[(0.45 + 0.25) / 2, (0.05 + 0.25) / 2, 0.5]])
+
     def test_uninformative_row_takes_the_target_mix(self):
         """The authors' code multiplies by p'_t without dividing by p_s and gives (.5, .5) here."""
         p_s, p_t = np.array([0.8, 0.2]), np.array([0.2, 0.8])

@@ -18,7 +18,7 @@ from osls._typing import AnyArray, Floats, Ints
 from osls.training.history import History
 from osls.validation import append_novel_label, check_rows, check_target
 
-__all__ = ["Adaptation", "OpenSetAdapter", "Task", "combine"]
+__all__ = ["Adaptation", "OpenSetAdapter", "Task", "combine", "combine_opinions"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,16 @@ def combine(known: Floats, class_proba: Floats, importance: Floats) -> Floats:
     weighted = np.where(total > 0, weighted / np.where(total > 0, total, 1), class_proba)
     proba = np.column_stack([known[:, None] * weighted, 1 - known])
     return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+
+
+def combine_opinions(proba: Floats, class_proba: Floats, importance: Floats) -> Floats:
+    """Step 6 with a discriminator that knows the classes too: the mean of its answer and of :func:`combine`.
+
+    ``proba``, of shape (m, k + 1) and any scale, decides what is novel in both.
+    """
+    own = proba / np.maximum(proba.sum(axis=1, keepdims=True), 1e-12)
+    both = combine(1 - own[:, -1], class_proba, importance) + own
+    return np.asarray(both / both.sum(axis=1, keepdims=True))
 
 
 class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

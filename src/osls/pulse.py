@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import clone
 from torch import nn
 
-from osls._typing import AnyArray, Bools, Floats, Ints
-from osls.base import Adaptation, OpenSetAdapter, Task, combine
+from osls._typing import AnyArray, Floats, Ints
+from osls.base import Adaptation, OpenSetAdapter, Task, combine, combine_opinions
 from osls.inference.diagnostics import diagnose
 from osls.inference.mix import SHIFTS, MixFromScores
 from osls.inference.verdict import Diagnostics
@@ -26,7 +26,7 @@ from osls.theory import bbe_interval
 from osls.training.history import Advance, no_progress, progress_bar
 from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Networks, Predictor
-from osls.training.sampling import assign_folds
+from osls.training.sampling import Split, assign_folds
 from osls.training.select import LearnerSpec, as_fitted, choose_learner
 from osls.validation import check_folds, stack_rows
 
@@ -232,7 +232,7 @@ class PULSE(OpenSetAdapter):
     def _adapt_by_paper(self, task: Task, advance: Advance) -> Adaptation:
         source_learner, learner = self._networks(task, advance)
         # Step 1: split both sides 80/20 into training and held-out rows.
-        split = _Split.of(task)
+        split = self._split(task)
         # Step 2: the source classifier, on the training part.
         f_s = self._classify_source(source_learner, task, split.fold)
         class_s, class_t = f_s.scores[: len(task.y)][split.source], f_s.scores[len(task.y) :][split.target]
@@ -260,7 +260,7 @@ class PULSE(OpenSetAdapter):
                 f"source_classifier={self.source_classifier!r} is none. Use recipe='cross-fit' for it."
             )
         # Steps 1 and 2: as above.
-        split = _Split.of(task)
+        split = self._split(task)
         f_s = self._classify_source(source_learner, task, split.fold)
         class_s, class_t = f_s.scores[: len(task.y)][split.source], f_s.scores[len(task.y) :]
         y_s = task.y[split.source]
@@ -310,6 +310,12 @@ class PULSE(OpenSetAdapter):
 
     # -- The steps ------------------------------------------------------------------------------------
 
+    def _split(self, task: Task) -> Split:
+        """Hold out a fifth of the source and of the target."""
+        m = task.X_target.shape[0]
+        check_folds(task.y, task.classes, 2, m)
+        return Split(assign_folds(np.concatenate([task.y, np.full(m, task.k)]), 1, task.rng), len(task.y))
+
     def _classify_source(self, learner: Learner, task: Task, fold: Ints) -> FoldModels:
         """Fit f_s on the source rows of the pool; calibrate it on held-out rows, which the paper does not."""
         n, k = task.X.shape[0], task.k
@@ -340,7 +346,7 @@ class PULSE(OpenSetAdapter):
         self,
         learner: NetworkLearner,
         problem: cvir.PUProblem,
-        split: _Split,
+        split: Split,
         f_s: FoldModels,
         marginal: Floats,
         task: Task,
@@ -509,12 +515,8 @@ class PULSE(OpenSetAdapter):
         """Step 6: from the discriminator's and the source classifier's answers to all k + 1 classes."""
         if self._prior_shift is None:
             return combine(discriminated[:, 1], class_proba, self._importance)
-        # A discriminator that went on from the source classifier has an opinion on the known classes too. It
-        # was trained on as many novel rows as known ones.
-        second = discriminated * self._prior_shift
-        second /= np.maximum(second.sum(axis=1, keepdims=True), 1e-12)
-        both = combine(1 - second[:, -1], class_proba, self._importance) + second
-        return np.asarray(both / both.sum(axis=1, keepdims=True))
+        # It went on from the source classifier, and was trained on as many novel rows as known ones.
+        return combine_opinions(discriminated * self._prior_shift, class_proba, self._importance)
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
         one_split = self.recipe in _ONE_SPLIT
@@ -530,30 +532,6 @@ class PULSE(OpenSetAdapter):
 
     def _predict_proba(self, X: AnyArray) -> Floats:
         return self._combine(self._discriminator.predict_proba(X), self._classifier.predict_proba(X))
-
-
-@dataclass(frozen=True)
-class _Split:
-    """One split of the pool: a fifth of the source and of the target is held out."""
-
-    fold: Ints
-    n_source: int
-
-    @staticmethod
-    def of(task: Task) -> _Split:
-        m = task.X_target.shape[0]
-        check_folds(task.y, task.classes, 2, m)
-        return _Split(assign_folds(np.concatenate([task.y, np.full(m, task.k)]), 1, task.rng), len(task.y))
-
-    @property
-    def source(self) -> Bools:
-        """Which source rows are held out."""
-        return np.asarray(self.fold[: self.n_source] == 0)
-
-    @property
-    def target(self) -> Bools:
-        """Which target rows are held out."""
-        return np.asarray(self.fold[self.n_source :] == 0)
 
 
 def _network_of(classifier: Predictor) -> nn.Module:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from osls._typing import AnyArray, Floats, Ints
+from osls._typing import AnyArray, Bools, Floats, Ints
 
-__all__ = ["EpochSampler", "assign_folds"]
+__all__ = ["EpochSampler", "Split", "assign_folds"]
 
 
 def assign_folds(strata: AnyArray, n_folds: int, rng: np.random.Generator) -> Ints:
@@ -30,6 +32,22 @@ def assign_folds(strata: AnyArray, n_folds: int, rng: np.random.Generator) -> In
         # The next stratum begins where this one ended, so that small strata do not all fill fold 0.
         offset += len(rows)
     return fold
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split of a pool (``assign_folds`` with one fold), by side: which rows are held out."""
+
+    fold: Ints
+    n_source: int
+
+    @property
+    def source(self) -> Bools:
+        return np.asarray(self.fold[: self.n_source] == 0)
+
+    @property
+    def target(self) -> Bools:
+        return np.asarray(self.fold[self.n_source :] == 0)
 
 
 class EpochSampler:
