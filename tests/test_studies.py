@@ -15,7 +15,7 @@ import torch
 from typer.testing import CliRunner
 
 from osls.bench.charts import Bar, Strip, error_bars, rank_plot, strips
-from osls.bench.compare import aggregate, common_methods, mean_ranks, win_rates
+from osls.bench.compare import aggregate, common_methods, comparable, mean_ranks, win_rates
 from osls.bench.courses import GRID, courses
 from osls.bench.execute import run_config
 from osls.bench.methods import METHODS, make_mixture, run_method
@@ -501,6 +501,15 @@ class TestComparison:
             *(row("o", 0, 1.0, data=f"d{i}", name="oracle") for i in range(5)),
         ]
         assert common_methods(summarise(rows)) == ["first", "second", "third"]
+
+    def test_a_data_set_with_fewer_methods_does_not_hide_the_others(self):
+        rows = [*MANY, row("first", 0, 0.5, data="costly"), row("second", 0, 0.4, data="costly")]
+        assert [group.data for group in comparable(summarise(rows))] == [f"d{i}" for i in range(5)]
+        page = bench_page([Results("s", rows, None)])
+        assert "fewer methods ran there: costly" in page
+        # With one data set on which all three ran, two methods on both say more.
+        rows = rows[:6] + rows[-2:]
+        assert len(comparable(summarise(rows))) == 2
 
     def test_courses_are_averaged_over_draws(self):
         def history(*values):

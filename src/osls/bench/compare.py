@@ -12,7 +12,16 @@ from osls._typing import Floats
 from osls.bench.rows import Row
 from osls.bench.summary import METRICS, Group, Metric, is_oracle
 
-__all__ = ["Aggregate", "Ranks", "WinRates", "aggregate", "common_methods", "mean_ranks", "win_rates"]
+__all__ = [
+    "Aggregate",
+    "Ranks",
+    "WinRates",
+    "aggregate",
+    "common_methods",
+    "comparable",
+    "mean_ranks",
+    "win_rates",
+]
 
 # With fewer problems no difference of mean ranks could be significant.
 _FEWEST_PROBLEMS = 4
@@ -50,12 +59,28 @@ class WinRates:
 
 def common_methods(groups: Sequence[Group]) -> list[str]:
     """Return the methods that succeeded on every data set and setting, but for the oracle."""
-    sets = [
-        {line.method for line in group.lines if not line.oracle and "acc_all" in line.stats and line.draws}
-        for group in groups
-    ]
+    sets = [_succeeded(group) for group in groups]
     names = [line.method for group in groups for line in group.lines]
     return [name for name in dict.fromkeys(names) if all(name in one for one in sets)]
+
+
+def comparable(groups: Sequence[Group]) -> list[Group]:
+    """Return the data sets and settings that most results can be compared on.
+
+    All of them, if the same methods ran on all. Else one of the groups says which methods are compared, and
+    those groups take part on which all of these succeeded: the choice with the most results, in a tie the
+    one with more methods.
+    """
+    best: tuple[tuple[int, int], list[Group]] = ((0, 0), [])
+    for methods in map(_succeeded, groups):
+        chosen = [group for group in groups if methods <= _succeeded(group)]
+        best = max(best, ((len(methods) * len(chosen), len(methods)), chosen), key=lambda choice: choice[0])
+    return best[1]
+
+
+def _succeeded(group: Group) -> set[str]:
+    """The methods, but for the oracle, with a result."""
+    return {line.method for line in group.lines if not line.oracle and "acc_all" in line.stats and line.draws}
 
 
 def aggregate(groups: Sequence[Group], column: str) -> list[Aggregate]:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from osls import __version__
 from osls.bench.charts import COLOURS, Bar, Strip, error_bars, rank_plot, strips
-from osls.bench.compare import aggregate, common_methods, mean_ranks, win_rates
+from osls.bench.compare import aggregate, common_methods, comparable, mean_ranks, win_rates
 from osls.bench.courses import GRID, courses
 from osls.bench.results import Results
 from osls.bench.rows import Row
@@ -148,7 +148,7 @@ def _sizes(rows: Sequence[Row]) -> str:
 
     return (
         f"{span('n_source')} labelled and {span('n_target')} unlabelled rows, {span('k')} known classes, "
-        f"{span('novel_true', 100)} % novel."
+        f"{span('novel_true', 100)}\N{NO-BREAK SPACE}% novel."
     )
 
 
@@ -216,22 +216,31 @@ def _cell(stat: Stat | None) -> dict[str, Any] | None:
         "value": stat.mean,
         "mean": words(stat.mean),
         "best": stat.best,
-        "std": None if stat.std is None else words(stat.std),
-        "worst": None if stat.std is None else words(stat.worst),
+        "std": None if stat.std is None else _short(words(stat.std)),
+        "worst": None if stat.std is None else _short(words(stat.worst)),
         "paper": None if stat.paper is None else words(stat.paper),
     }
+
+
+def _short(number: str) -> str:
+    """A fraction without its leading zero: the small print decides how wide a column is."""
+    return re.sub(r"^(-?)0(\.\d{3})$", r"\1\2", number)
 
 
 # -- All data sets ---------------------------------------------------------------------------------------
 
 
-def _overall(groups: Sequence[Group], rows: Sequence[Row], styles: dict[str, str]) -> dict[str, Any] | None:
+def _overall(every: Sequence[Group], rows: Sequence[Row], styles: dict[str, str]) -> dict[str, Any] | None:
+    groups = comparable(every)
     methods = common_methods(groups)
-    if len(methods) < 2:
+    if len(methods) < 2 or len(groups) < 2:
         return None
+    places = {(group.data, group.setting) for group in groups}
+    shared = [row for row in rows if (row["data"], row["setting"] or "") in places]
     return {
         "problems": len(groups),
         "left_out": sorted({row["method"] for row in rows} - set(methods)),
+        "elsewhere": [group.title for group in every if group not in groups],
         "bars": [
             (_ERROR_WORDS[column], _bars(groups, column, styles))
             for column in _HEADLINE
@@ -239,7 +248,7 @@ def _overall(groups: Sequence[Group], rows: Sequence[Row], styles: dict[str, str
         ],
         "has_paper": any(a.paper is not None for c in _HEADLINE for a in aggregate(groups, c)),
         "ranks": [_ranks(groups, column, styles) for column in _HEADLINE if mean_ranks(groups, column)],
-        "wins": [w for column in _HEADLINE if (w := _wins(rows, column, methods, styles))],
+        "wins": [w for column in _HEADLINE if (w := _wins(shared, column, methods, styles))],
     }
 
 
