@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-long lint format bench bench-speed docs docs-serve docs-run coverage fuzz audit test-minimum changelog release clean
+.PHONY: demo test test-long lint format bench bench-pages bench-speed docs docs-serve docs-run coverage fuzz audit test-minimum changelog release clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -55,6 +55,14 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/osls bench --data digits --methods pulse,pulse-paper,source-only,oracle --draws 5
+
+# The pages of the committed results, for people: self-contained, they open from the disk.
+RESULTS := benchmarks/results
+bench-pages: $(STAMP)
+	$(BIN)/osls bench page $(RESULTS)/tables $(RESULTS)/newsgroups $(RESULTS)/cifar10 \
+	    --title 'PULSE beside other methods' --out $(RESULTS)/methods.html
+	$(BIN)/osls bench page $(RESULTS)/novel-fraction-cpu --out $(RESULTS)/novel-fraction.html
+	$(BIN)/osls bench page $(RESULTS)/pu-cpu --out $(RESULTS)/pu.html
 
 # The documentation, with every warning an error. The examples of the gallery run if they or the package changed.
 $(VENV)/.docs: $(STAMP)

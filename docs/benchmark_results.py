@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,18 @@ def results_page(folder: Path) -> str:
     """Describe every result in a folder: studies as tables, figures as pictures, the rest folded."""
     names = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix in (".json", ".jsonl")}
     ordered = [name for name in _FIRST if name in names] + sorted(names - set(_FIRST))
-    return "\n\n".join(_section(folder, name) for name in ordered)
+    return "\n\n".join([_pages(folder), *(_section(folder, name) for name in ordered)])
+
+
+def _pages(folder: Path) -> str:
+    """Link the pages of `osls bench page`: the studies below, with figures."""
+    links = [f"[{_title(path)}](results/{path.name})" for path in sorted(folder.glob("*.html"))]
+    return f"The studies with figures, a page each: {'; '.join(links)}." if links else ""
+
+
+def _title(page: Path) -> str:
+    found = re.search(r"<h1[^>]*>(.*?)</h1>", page.read_text(encoding="utf-8"), re.DOTALL)
+    return found.group(1).strip() if found else page.stem
 
 
 def _section(folder: Path, name: str) -> str:

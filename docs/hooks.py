@@ -42,7 +42,8 @@ def on_files(files: Files, *, config: Any) -> Files:
     add("changelog.md", _page_of("CHANGELOG.md"))
     if (ROOT / "SECURITY.md").exists():
         add("security.md", _page_of("SECURITY.md"))
-    for path in (ROOT / "benchmarks" / "results").glob("*.svg"):
+    results = ROOT / "benchmarks" / "results"
+    for path in (*results.glob("*.svg"), *results.glob("*.html")):
         add(f"results/{path.name}", path.read_text(encoding="utf-8"))
     return files
 
