@@ -564,6 +564,13 @@ class TestPage:
         assert {link[1:] for link in checker.links} <= set(checker.ids)
         assert "default-src 'none'" in page
 
+    def test_of_one_draw_speaks_of_no_spread(self, page):
+        alone = bench_page([Results("s", [r for r in MANY if r["draw"] == 0], None)])
+        assert "standard deviation" in page
+        assert "standard\ndeviation" in page
+        assert "One draw." in alone
+        assert "standard\ndeviation of that mean" not in alone
+
     def test_has_every_figure(self, page):
         for words in (
             "All data sets",

@@ -246,6 +246,7 @@ def _overall(every: Sequence[Group], rows: Sequence[Row], styles: dict[str, str]
             for column in _HEADLINE
             if aggregate(groups, column)
         ],
+        "has_spread": any(a.std is not None for c in _HEADLINE for a in aggregate(groups, c)),
         "has_paper": any(a.paper is not None for c in _HEADLINE for a in aggregate(groups, c)),
         "ranks": [_ranks(groups, column, styles) for column in _HEADLINE if mean_ranks(groups, column)],
         "wins": [w for column in _HEADLINE if (w := _wins(shared, column, methods, styles))],
