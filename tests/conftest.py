@@ -55,6 +55,7 @@ ADAPTERS = {
     "domain-disc": DomainDiscriminator(source_classifier=FOREST, discriminator=FOREST, random_state=0),
     "open-set-em": OpenSetEM(source_classifier=FOREST, random_state=0),
     "k-pu": KPU(max_steps=100, n_folds=2, random_state=0),
+    "k-pu-one-split": KPU(max_steps=100, n_folds=1, random_state=0),
     "backprop-oda": BackpropODA(max_steps=100, random_state=0),
     "sta": SeparateToAdapt(max_steps=100, random_state=0),
     "uan": UAN(max_steps=100, random_state=0),
