@@ -16,7 +16,15 @@ from markupsafe import Markup
 
 from osls import __version__
 from osls.bench.charts import COLOURS, Bar, Strip, error_bars, rank_plot, strips
-from osls.bench.compare import aggregate, common_methods, comparable, mean_ranks, win_rates
+from osls.bench.compare import (
+    Aggregate,
+    Ranks,
+    aggregate,
+    common_methods,
+    comparable,
+    mean_ranks,
+    win_rates,
+)
 from osls.bench.courses import GRID, courses
 from osls.bench.results import Results
 from osls.bench.rows import Row
@@ -237,31 +245,27 @@ def _overall(every: Sequence[Group], rows: Sequence[Row], styles: dict[str, str]
         return None
     places = {(group.data, group.setting) for group in groups}
     shared = [row for row in rows if (row["data"], row["setting"] or "") in places]
+    errors = {column: found for column in _HEADLINE if (found := aggregate(groups, column))}
+    ranks = {column: ranked for column in _HEADLINE if (ranked := mean_ranks(groups, column))}
     return {
         "problems": len(groups),
         "left_out": sorted({row["method"] for row in rows} - set(methods)),
         "elsewhere": [group.title for group in every if group not in groups],
-        "bars": [
-            (_ERROR_WORDS[column], _bars(groups, column, styles))
-            for column in _HEADLINE
-            if aggregate(groups, column)
-        ],
-        "has_spread": any(a.std is not None for c in _HEADLINE for a in aggregate(groups, c)),
-        "has_paper": any(a.paper is not None for c in _HEADLINE for a in aggregate(groups, c)),
-        "ranks": [_ranks(groups, column, styles) for column in _HEADLINE if mean_ranks(groups, column)],
+        "bars": [(_ERROR_WORDS[column], _bars(found, column, styles)) for column, found in errors.items()],
+        "has_spread": any(a.std is not None for found in errors.values() for a in found),
+        "has_paper": any(a.paper is not None for found in errors.values() for a in found),
+        "ranks": [_ranks(ranked, column, styles) for column, ranked in ranks.items()],
         "wins": [w for column in _HEADLINE if (w := _wins(shared, column, methods, styles))],
     }
 
 
-def _bars(groups: Sequence[Group], column: str, styles: dict[str, str]) -> Markup:
-    found = sorted(aggregate(groups, column), key=lambda a: a.mean)
-    bars = [Bar(a.method, styles[a.method], a.mean, a.std, a.paper) for a in found]
+def _bars(found: Sequence[Aggregate], column: str, styles: dict[str, str]) -> Markup:
+    ordered = sorted(found, key=lambda a: a.mean)
+    bars = [Bar(a.method, styles[a.method], a.mean, a.std, a.paper) for a in ordered]
     return error_bars(f"{_ERROR_WORDS[column]}, mean over data sets", bars)
 
 
-def _ranks(groups: Sequence[Group], column: str, styles: dict[str, str]) -> dict[str, Any]:
-    ranks = mean_ranks(groups, column)
-    assert ranks is not None
+def _ranks(ranks: Ranks, column: str, styles: dict[str, str]) -> dict[str, Any]:
     named = [(method, styles[method]) for method in ranks.methods]
     return {
         "heading": METRICS[column].heading,
