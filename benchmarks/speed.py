@@ -282,8 +282,9 @@ def main() -> None:
             continue
         results[name] = json.loads(done.stdout.splitlines()[-1])
         for row in results[name]:
-            verdict = {True: ", met", False: ", NOT MET", None: ""}[row["met"]]
-            print(f"{row['what']:<75} {row['ratio']:>8} (limit {row['limit']}{verdict})")
+            verdict = {True: "met", False: "NOT MET", None: "no promise"}[row["met"]]
+            limit = "" if row["limit"] is None else f"limit {row['limit']}, "
+            print(f"{row['what']:<75} {row['ratio']:>8} ({limit}{verdict})")
         results["machine"] = (
             f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
         )
