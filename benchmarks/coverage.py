@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from osls import PULSE
-from osls.shift.held_out import HeldOutScores
+from osls.shift.scores import HeldOutScores
 from plotting import new_figure, save
 from scores import Answer, Case, answer, held_out_scores, judge_intervals, summarise
 

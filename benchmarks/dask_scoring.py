@@ -23,7 +23,7 @@ import pandas as pd
 from distributed import Client, LocalCluster
 
 from osls import PULSE
-from osls.distributed import Scored, estimate_mix, score
+from osls.streaming.dask import Scored, estimate_mix, score
 
 COLUMNS = [f"x{j}" for j in range(10)]
 K = 4

@@ -32,7 +32,7 @@ def problem_of(data: str, draw: int) -> Any:
 def fit(data: str, problems: int, first_seed: int) -> None:
     """Fit every problem and print a line for each; started once by hand and once by torchrun."""
     from osls import PULSE
-    from osls.distributed.ddp import rank, world_size
+    from osls.training.ddp import rank, world_size
 
     for draw in range(problems):
         problem = problem_of(data, draw)

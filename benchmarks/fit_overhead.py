@@ -19,9 +19,9 @@ from sklearn.base import clone
 from torch.nn.functional import cross_entropy
 
 from osls import PULSE
-from osls.bench.problems import draw_problem
-from osls.training.core import Trainer
+from osls.app.bench.problems import draw_problem
 from osls.training.learners import NetworkLearner, SklearnLearner
+from osls.training.trainer import Trainer
 
 
 class Recorder:

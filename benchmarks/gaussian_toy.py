@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from osls.pu import losses
-from osls.training.core import seeded
+from osls.training.trainer import seeded
 
 RESULTS = Path(__file__).parent / "results"
 WARM, EVERY = 200, 10

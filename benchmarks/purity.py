@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from osls.app.bench.networks import NetworkPlan
+from osls.app.bench.problems import draw_problem
+from osls.app.bench.study import load_study
 from osls.baselines import SourceOnly
-from osls.bench.networks import NetworkPlan
-from osls.bench.problems import draw_problem
-from osls.bench.study import load_study
 from plotting import new_figure, save
 
 RESULTS = Path(__file__).parent / "results"

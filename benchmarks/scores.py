@@ -15,12 +15,12 @@ import numpy as np
 from scipy.ndimage import rotate
 
 from osls import PULSE
-from osls.bench.problems import draw_problem
+from osls.app.bench.problems import draw_problem
 from osls.datasets import OSLSProblem
 from osls.inference.mix import MixFromScores
 from osls.pu.cvir import Discriminator
-from osls.shift.held_out import HeldOutScores
 from osls.shift.joint import joint_range
+from osls.shift.scores import HeldOutScores
 from osls.theory import bbe_interval
 from osls.training.predictors import Constant
 

@@ -95,8 +95,8 @@ def mixture() -> list[dict[str, Any]]:
 
 def folds() -> list[dict[str, Any]]:
     """Five folds of an MLP trained as one stack, beside one fold."""
-    from osls.training.core import Schedule, resolve_device
     from osls.training.learners import NetworkLearner
+    from osls.training.trainer import Schedule, resolve_device
 
     found = []
     for rows, columns in ((2_000, 64), (10_000, 54), (10_000, 784)):
@@ -152,7 +152,7 @@ def fit_rows(rows: int) -> None:
     import torch
 
     from osls import PULSE
-    from osls.bench.problems import draw_problem
+    from osls.app.bench.problems import draw_problem
 
     problem = draw_problem({"name": "covtype", "rows": rows}, draw=0)
     data = problem.training_data()
@@ -177,7 +177,7 @@ def predict() -> list[dict[str, Any]]:
     import torch
 
     from osls import PULSE
-    from osls.training.core import scoring_chunk
+    from osls.training.trainer import scoring_chunk
 
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(4, 54)) * 1.5
@@ -205,7 +205,7 @@ def alternatives() -> list[dict[str, Any]]:
     from torch import nn
     from torch.nn.functional import cross_entropy
 
-    from osls.nets import FastConvFeatures, StackedMLP
+    from osls.training.nets import FastConvFeatures, StackedMLP
 
     def training(
         network: nn.Module, x: torch.Tensor, precision: torch.dtype = torch.float32

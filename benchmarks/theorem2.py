@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from osls.pu import losses
-from osls.training.core import seeded
+from osls.training.trainer import seeded
 
 RESULTS = Path(__file__).parent / "results"
 D, ROWS, MARGIN = 10, 200_000, 0.05

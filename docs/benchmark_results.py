@@ -119,9 +119,9 @@ def _study(path: Path) -> tuple[dict[str, str], str]:
     """Return title and command of a study, and its tables as `osls bench table` prints them."""
     import yaml
 
-    from osls.bench.results import read_results
-    from osls.bench.summary import summarise
-    from osls.bench.table import format_table
+    from osls.app.bench.results import read_results
+    from osls.app.bench.summary import summarise
+    from osls.app.bench.table import format_table
 
     words: dict[str, str] = {}
     tables = []

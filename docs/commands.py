@@ -13,7 +13,7 @@ __all__ = ["command_reference", "walk"]
 
 def walk() -> Iterator[tuple[str, Any]]:
     """Yield every command with its full name."""
-    from osls.cli import app
+    from osls.app.cli import app
 
     def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield name, command

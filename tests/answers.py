@@ -13,9 +13,9 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from osls import PULSE
-from osls.answer import Answer
+from osls.app.answer import Answer
 from osls.datasets import OSLSProblem, simulate_osls
-from osls.inference.verdict import Check, Diagnostics
+from osls.inference.diagnostics import Check, Diagnostics
 
 TOPICS = {
     "cooking": "oven butter recipe flour garlic simmer sauce pepper bake dough onion pan",

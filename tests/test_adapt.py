@@ -22,14 +22,14 @@ from typer.testing import CliRunner
 
 from answers import text_corpus
 from osls import PULSE
-from osls.adapting import Adapted, adapt
-from osls.answer import Answer
-from osls.cli import app
-from osls.commands.adapt import print_answer
-from osls.files import InputError, read_table
-from osls.files.mix import mix_schema
+from osls.app.adapt_command import print_answer
+from osls.app.adapting import Adapted, adapt
+from osls.app.answer import Answer
+from osls.app.cli import app
+from osls.app.files import InputError, read_table
+from osls.app.files.mix import mix_schema
+from osls.app.tables import PictureEncoder
 from osls.persist import load, save
-from osls.tables import PictureEncoder
 
 FOREST = ExtraTreesClassifier(15)
 QUICK = {"source_classifier": FOREST, "discriminator": FOREST, "n_folds": 3, "rounds": 1, "n_bootstrap": 10}
@@ -381,7 +381,7 @@ class TestCommandLine:
             ["predict", str(run / "run" / "model"), str(run / rows), "--out", str(out)]
             for rows, out in zip(("new.parquet", "new.csv"), outs, strict=True)
         ]
-        fresh = [sys.executable, "-m", "osls.cli", *words[0]]
+        fresh = [sys.executable, "-m", "osls.app.cli", *words[0]]
         done = subprocess.run(fresh, capture_output=True, text=True, check=True)
         assert "400 rows predicted" in done.stdout
         assert CliRunner().invoke(app, words[1]).exit_code == 0

@@ -14,6 +14,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from torch import nn
 
 from conftest import ADAPTERS, FOREST, blobs
+from osls.app.bench.methods import METHODS
 from osls.baselines import (
     CMU,
     DANCE,
@@ -25,18 +26,17 @@ from osls.baselines import (
     SeparateToAdapt,
     SourceOnly,
     best_threshold,
-    losses,
 )
+from osls.baselines import open_set_losses as losses
 from osls.baselines.cmu import Ensemble, known_weight
 from osls.baselines.dance import CosineClassifier, MemoryBank
 from osls.baselines.deep import DeepAdapter, source_loss
 from osls.baselines.domain_discriminator import rescale
 from osls.baselines.open_set_em import open_set_em
 from osls.baselines.rejection import known_odds, predicted_mix, reject
-from osls.bench.methods import METHODS
 from osls.datasets import simulate_osls
 from osls.metrics import accuracy
-from osls.nets.features import ConvFeatures, MLPFeatures
+from osls.training.nets.features import ConvFeatures, MLPFeatures
 
 FIVE = [BackpropODA, SeparateToAdapt, UAN, CMU, DANCE]
 LOG2 = math.log(2)

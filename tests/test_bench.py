@@ -19,20 +19,20 @@ import yaml
 from typer.testing import CliRunner
 
 from dying import die_on_draw_zero
-from osls.bench import claims
-from osls.bench.claims import Claim
-from osls.bench.execute import run_config
-from osls.bench.follow import Follower, compact_history
-from osls.bench.methods import run_method
-from osls.bench.networks import NetworkPlan, NetworkSpec
-from osls.bench.plan import cells_of
-from osls.bench.problems import draw_problem
-from osls.bench.rows import COLUMNS, config_key, read_json_lines, read_parquet
-from osls.bench.runner import Progress, pending, run_cells, run_study
-from osls.bench.slots import Slot, local_slots
-from osls.bench.store import Store
-from osls.bench.study import parse_study
-from osls.cli import app
+from osls.app.bench import claims
+from osls.app.bench.claims import Claim
+from osls.app.bench.execute import run_config
+from osls.app.bench.follow import Follower, compact_history
+from osls.app.bench.methods import run_method
+from osls.app.bench.networks import NetworkPlan, NetworkSpec
+from osls.app.bench.plan import cells_of
+from osls.app.bench.problems import draw_problem
+from osls.app.bench.rows import COLUMNS, config_key, read_json_lines, read_parquet
+from osls.app.bench.runner import Progress, pending, run_cells, run_study
+from osls.app.bench.slots import Slot, local_slots
+from osls.app.bench.store import Store
+from osls.app.bench.study import parse_study
+from osls.app.cli import app
 
 ARRAYS = Path(__file__).parents[1] / "benchmarks" / "results" / "arrays.jsonl"
 FAST = {"name": "source-only", "parameters": {"source_classifier": "linear", "n_folds": 2}}
@@ -409,7 +409,7 @@ class TestStore:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "osls.cli", "bench", *map(str, arguments)]
+    return [sys.executable, "-m", "osls.app.cli", "bench", *map(str, arguments)]
 
 
 def test_kill_nine_then_two_processes_finish_it(tmp_path):

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from answers import image_answer, table_answer
+from osls.app.report.adaptation import render_report
+from osls.app.report.timeline import render_timeline
 from osls.monitor import Monitor
-from osls.report.adaptation import render_report
-from osls.report.timeline import render_timeline
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(

@@ -27,21 +27,15 @@ from PIL import Image
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from osls.bench.words import texts_of
+from osls.app.bench.words import texts_of
 from osls.datasets import DATASETS, Dataset, Labelled, breeds, load_dataset, simulate_osls
-from osls.datasets.archive import unpack
-from osls.datasets.arrays import load_mnist, read_idx
 from osls.datasets.breeds import Hierarchy
-from osls.datasets.cells import log_normalise
 from osls.datasets.cifar import CIFAR10, CIFAR100, load_cifar
-from osls.datasets.download import RemoteFile, download
-from osls.datasets.faces import age_group
-from osls.datasets.folders import cache_folder
-from osls.datasets.images import image_files, read_image
-from osls.datasets.medical import BREAKHIS_CLASSES
-from osls.datasets.origin import Origin
-from osls.datasets.store import prepared
-from osls.datasets.tabula_muris import variable_genes
+from osls.datasets.download import Origin, RemoteFile, download, unpack
+from osls.datasets.image_sets import BREAKHIS_CLASSES, age_group, image_files, read_image
+from osls.datasets.loading import cache_folder, prepared
+from osls.datasets.single_cell import log_normalise, variable_genes
+from osls.datasets.tabular import load_mnist, read_idx
 
 
 @pytest.fixture
@@ -644,7 +638,7 @@ class TestBreakHis:
 
     def test_decoded_once(self, tree, monkeypatch):
         first = load_dataset("breakhis").load(size=8)
-        monkeypatch.setattr("osls.datasets.images.read_image", None)
+        monkeypatch.setattr("osls.datasets.image_sets.read_image", None)
         second = load_dataset("breakhis").load(size=8)
         assert isinstance(second.X, np.memmap)
         np.testing.assert_array_equal(first.X, second.X)

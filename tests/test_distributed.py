@@ -23,10 +23,10 @@ from conftest import blobs
 from osls import PULSE, adapt
 from osls.baselines import SourceOnly
 from osls.datasets import simulate_osls
-from osls.distributed import Scored, estimate_mix, is_main, score
-from osls.distributed.batchnorm import synced_batch_norm
-from osls.distributed.ddp import world_size
-from osls.distributed.reader import reader_for
+from osls.streaming.dask import Scored, estimate_mix, score
+from osls.streaming.dask_reader import reader_for
+from osls.training import is_main
+from osls.training.ddp import synced_batch_norm, world_size
 
 distributed = pytest.importorskip("distributed")
 dd = pytest.importorskip("dask.dataframe")
@@ -316,14 +316,14 @@ class TestReading:
             estimate_mix(reference, other)
 
     def test_importing_what_training_needs_does_not_load_dask(self):
-        code = "import osls.training.core, sys; print('dask' in sys.modules, 'distributed' in sys.modules)"
+        code = "import osls.training.trainer, sys; print('dask' in sys.modules, 'distributed' in sys.modules)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.split() == ["False", "False"]
 
     def test_without_dask_the_message_says_what_to_install(self):
         code = (
             "import sys; sys.modules['distributed'] = None\n"
-            "try:\n from osls.distributed import score\n"
+            "try:\n from osls.streaming.dask import score\n"
             "except ImportError as error: print(error)"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -339,8 +339,8 @@ from conftest import blobs
 from torch import nn
 from osls import PULSE, adapt
 from osls.datasets import simulate_osls
-from osls.distributed.ddp import rank, world_size
-from osls.training.core import Schedule, Trainer
+from osls.training.ddp import rank, world_size
+from osls.training.trainer import Schedule, Trainer
 
 # Without dropout, parts of a batch must give the very steps of the whole, whatever a process began with.
 torch.manual_seed(rank())
@@ -410,7 +410,7 @@ class TestTorchrun:
     def test_different_seeds_are_an_error(self, tmp_path):
         script = tmp_path / "seeds.py"
         script.write_text(
-            "from osls.distributed.ddp import rank, stream_seed\nstream_seed(7)\nstream_seed(rank())\n"
+            "from osls.training.ddp import rank, stream_seed\nstream_seed(7)\nstream_seed(rank())\n"
         )
         done = fit_in_processes(2, script)
         assert done.returncode != 0
@@ -435,8 +435,8 @@ class TestTorchrun:
         assert world_size() == 1
 
     def test_alone_nothing_is_shared(self):
-        from osls.distributed import ddp
-        from osls.training.core import Schedule
+        from osls.training import ddp
+        from osls.training.trainer import Schedule
 
         assert is_main()
         assert ddp.world_size() == 1

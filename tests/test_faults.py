@@ -27,15 +27,15 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from osls.adapting import adapt
-from osls.bench.store import Store
-from osls.cli import app
+from osls.app.adapting import adapt
+from osls.app.bench.store import Store
+from osls.app.cli import app
+from osls.app.files import InputError, open_rows, read_table
+from osls.app.files.output import write_run
+from osls.app.files.staging import staged_folder
+from osls.app.report.render import write_atomically
 from osls.datasets.download import RemoteFile, download
-from osls.files import InputError, open_rows, read_table
-from osls.files.output import write_run
-from osls.files.staging import staged_folder
 from osls.persist import load, save
-from osls.report.render import write_atomically
 from osls.testing import blobs
 
 RUN = ["mix.json", "model", "predictions.csv", "predictions.parquet", "report.html"]
@@ -165,7 +165,7 @@ def test_a_whole_run_killed_in_the_middle(answer, tmp_path):
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "osls.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "osls.app.cli", *map(str, arguments)]
 
 
 def adapt_command(tables: Path, out: Path) -> list[str]:
@@ -299,7 +299,7 @@ def test_a_limit_on_the_size_of_files_is_like_a_full_disk(tmp_path):
     code = """
 import resource, signal, sys
 from pathlib import Path
-from osls.report.render import write_atomically
+from osls.app.report.render import write_atomically
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 path = Path(sys.argv[1])
@@ -505,7 +505,7 @@ class TestLargerThanMemory:
                 writer.write_table(piece)
         code = f"""
 import numpy as np, resource
-from osls.files import open_rows
+from osls.app.files import open_rows
 rows = open_rows({str(path)!r})
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(rows.count(), len(rows.take(np.arange(0, 20_000_000, 4_000_000))))

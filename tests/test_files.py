@@ -17,12 +17,12 @@ from PIL import Image
 from scipy import sparse
 
 from malformed import pictures, rows, texts, write_h5ad
-from osls.files import InputError, open_rows, read_table
-from osls.files.images import read_picture
-from osls.files.infer import infer_types
-from osls.files.predictions import write_predictions
-from osls.files.rows import as_rows
-from osls.files.staging import check_destination, staged_file, staged_folder
+from osls.app.files import InputError, open_rows, read_table
+from osls.app.files.images import read_picture
+from osls.app.files.infer import infer_types
+from osls.app.files.predictions import write_predictions
+from osls.app.files.rows import as_rows
+from osls.app.files.staging import check_destination, staged_file, staged_folder
 
 FRAME = rows()
 

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from conftest import examples
-from osls.bench.study import Study, load_study, parse_study
-from osls.files import InputError, read_table
+from osls.app.bench.study import Study, load_study, parse_study
+from osls.app.files import InputError, read_table
+from osls.app.report.fluid import ShareRow, before_after, count_bars
+from osls.app.report.svg import grouped_bars
 from osls.mixture import BBE
 from osls.monitor import Monitor
 from osls.persist import ModelError, load, save
-from osls.report.fluid import ShareRow, before_after, count_bars
-from osls.report.svg import grouped_bars
 
 # What means something in the formats at hand, more often than chance would have it.
 csv_pieces = st.sampled_from(

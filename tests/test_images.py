@@ -8,17 +8,17 @@ import torch
 from pydantic import ValidationError
 
 import osls
+from osls.app.bench.methods import run_method
+from osls.app.bench.networks import NetworkPlan, NetworkSpec
+from osls.app.bench.problems import network_plan
 from osls.baselines import BackpropODA
-from osls.bench.methods import run_method
-from osls.bench.networks import NetworkPlan, NetworkSpec
-from osls.bench.problems import network_plan
 from osls.datasets import simulate_osls
 from osls.metrics import accuracy
-from osls.nets.augment import RandomShiftFlip, RandomView
-from osls.nets.fast_convnet import FastConvFeatures, Patches
-from osls.nets.resnet9 import ResNet9Features
 from osls.training.contrastive import nt_xent, pretrain
-from osls.training.core import Schedule, Trainer
+from osls.training.nets.augment import RandomShiftFlip, RandomView
+from osls.training.nets.fast_convnet import FastConvFeatures, Patches
+from osls.training.nets.resnet import ResNet9Features
+from osls.training.trainer import Schedule, Trainer
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from osls import PULSE
 from osls.datasets import simulate_osls
 from osls.inference import Check, Diagnostics, diagnose, novelty_test
 from osls.inference.diagnostics import known_probability
-from osls.shift.held_out import HeldOutScores
 from osls.shift.joint import joint_range
+from osls.shift.scores import HeldOutScores
 
 
 def gaussian(rng, *, novel=True, rows=1600, shift=0.0, missing=False):

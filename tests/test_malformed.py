@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from malformed import CASES, Case
 from osls import PULSE
-from osls.cli import app
+from osls.app.cli import app
 
 
 def listing(folder: Path) -> list[str]:
@@ -55,7 +55,7 @@ def test_malformed_input_in_a_process_of_its_own(name, tmp_path):
     command = case.command(tmp_path)
     before = listing(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "osls.cli", *command], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "osls.app.cli", *command], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     check_message(done.stderr, case)

@@ -17,11 +17,11 @@ import pytest
 from scipy.stats import binom, norm
 from typer.testing import CliRunner
 
-from osls.cli import app
-from osls.inference.moves import Moments, chance_of_difference, even_out
+from osls.app.cli import app
+from osls.app.report.timeline import render_timeline, timeline_sentence
+from osls.inference.batches import Moments, chance_of_difference, even_out
 from osls.monitor import Monitor
 from osls.persist import load, save
-from osls.report.timeline import render_timeline, timeline_sentence
 
 CENTRES = np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5], [3.0, 3.0]])
 CLASSES = ["a", "b", "c", "novel"]
@@ -284,7 +284,7 @@ def people(rng, mix, n):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A model that osls adapt would write, and batches: five as in the fit, two moved."""
-    from osls.adapting import adapt
+    from osls.app.adapting import adapt
 
     folder = tmp_path_factory.mktemp("run")
     rng = np.random.default_rng(8)
@@ -469,7 +469,7 @@ def wait_for(condition, seconds=60):
 def test_a_watch_can_be_killed_continued_and_ended_by_ctrl_c(run, tmp_path):
     folder, state = tmp_path / "incoming", tmp_path / "state.json"
     folder.mkdir()
-    command = [sys.executable, "-m", "osls.cli", "monitor", str(run / "run" / "model")]
+    command = [sys.executable, "-m", "osls.app.cli", "monitor", str(run / "run" / "model")]
     command += ["--watch", str(folder), "--every", "0.1"]
     command += ["--state", str(state), "--out", str(tmp_path / "timeline.html")]
 

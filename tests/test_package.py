@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 import osls
-from osls.cli import app
-from osls.report.picture import png_uri
-from osls.report.render import render, write_atomically
-from osls.report.svg import grouped_bars, histogram
+from osls.app.cli import app
+from osls.app.report.picture import png_uri
+from osls.app.report.render import render, write_atomically
+from osls.app.report.svg import grouped_bars, histogram
 
 
 def test_public_names_resolve():
@@ -30,7 +30,7 @@ def test_public_names_resolve():
         _ = osls.PULS
 
 
-@pytest.mark.parametrize("statement", ["import osls", "import osls.cli"])
+@pytest.mark.parametrize("statement", ["import osls", "import osls.app.cli"])
 def test_importing_does_not_load_torch(statement):
     code = f"{statement}; import sys; print('torch' in sys.modules or 'sklearn' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -13,21 +13,21 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
+from osls._core.statistics import keep_as_novel
 from osls.base import combine, combine_opinions
 from osls.inference import novelty_test
 from osls.metrics import accuracy, mix_error, regret
-from osls.nets import SmallResNet, StackedMLP
 from osls.pu import losses
-from osls.pu.keep import keep_as_novel
 from osls.shift.calibration import fit_temperature, scale
 from osls.shift.joint import domain_score, joint_marginal, solve_bins
 from osls.shift.programme import largest_mix
-from osls.training.core import Schedule, as_tensor, seeded
+from osls.training.choose import choose_learner
 from osls.training.encoding import Encoder
 from osls.training.learners import Blend, FoldModels, Learner, NetworkLearner, SklearnLearner, continue_from
+from osls.training.nets import SmallResNet, StackedMLP
 from osls.training.predictors import Constant
 from osls.training.sampling import EpochSampler, assign_folds
-from osls.training.select import choose_learner
+from osls.training.trainer import Schedule, as_tensor, seeded
 
 LOG2, SOFT1 = np.log(2), np.log1p(np.e)  # softplus(0), softplus(1)
 

@@ -44,16 +44,16 @@ import osls.baselines
 import osls.mixture
 from conftest import ADAPTERS, blobs
 from osls import PULSE
-from osls.adapting import Adapted
+from osls.app.adapting import Adapted
+from osls.app.tables import TableEncoder
 from osls.baselines import DANCE, SourceOnly
 from osls.datasets import simulate_osls
-from osls.inference.verdict import Check, Diagnostics
+from osls.inference.diagnostics import Check, Diagnostics
 from osls.mixture import BBE, DEDPUL, Subsample
 from osls.persist import ModelError, load, registry, save
 from osls.persist.folder import drafting
 from osls.pu import PUClassifier
 from osls.shift import BBSE
-from osls.tables import TableEncoder
 
 SMALL_FOREST = ExtraTreesClassifier(3, max_depth=5)
 

@@ -24,11 +24,11 @@ import osls.pu
 from conftest import blobs
 from osls.mixture import BBE
 from osls.pu import PUClassifier, losses, pu_auc, unbiased_risk
+from osls.pu.classifier import correct_domain_score
 from osls.pu.cvir import PUProblem, _possible_best
-from osls.pu.elkan_noto import correct_domain_score
 from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
-from osls.training.core import Schedule
 from osls.training.learners import NetworkLearner
+from osls.training.trainer import Schedule
 
 LOG2 = np.log(2)
 FOREST = ExtraTreesClassifier(20)

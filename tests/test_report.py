@@ -15,17 +15,17 @@ import pytest
 from PIL import Image
 
 from answers import checks, image_answer, table_answer, text_answer, text_corpus
-from osls.inference.verdict import Check, Diagnostics
-from osls.report.adaptation import render_report
-from osls.report.examples import examples, most_novel
-from osls.report.fluid import Line, ShareRow, before_after, line_chart
-from osls.report.groups import cluster, find_groups
-from osls.report.svg import nice_top
-from osls.report.thumbnails import thumbnail_uri
-from osls.report.traits import text_column, traits_of
-from osls.report.trust import describe_verdict, draw_curves
-from osls.report.vocabulary import telling_words
-from osls.report.words import headline, history_words, number, percent, percent_range, shown
+from osls.app.report.adaptation import render_report
+from osls.app.report.examples import examples, most_novel
+from osls.app.report.fluid import Line, ShareRow, before_after, line_chart
+from osls.app.report.groups import cluster, find_groups
+from osls.app.report.svg import nice_top
+from osls.app.report.thumbnails import thumbnail_uri
+from osls.app.report.traits import text_column, traits_of
+from osls.app.report.trust import describe_verdict, draw_curves
+from osls.app.report.vocabulary import telling_words
+from osls.app.report.words import headline, history_words, number, percent, percent_range, shown
+from osls.inference.diagnostics import Check, Diagnostics
 
 
 @pytest.fixture(scope="module")
@@ -513,7 +513,7 @@ def contrast(one: str, other: str) -> float:
 
 def test_colours_can_be_told_apart_in_both_themes():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    css = (files("osls.report") / "templates" / "report.css").read_text()
+    css = (files("osls.app.report") / "templates" / "report.css").read_text()
     themes = [
         dict(re.findall(r"--([a-z-]+): (#\w{6})", block)) for block in re.findall(r":root[^{]*\{([^}]*)", css)
     ]

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 import osls
-from osls.bench.strict_yaml import read_yaml
-from osls.files import InputError, read_table
+from osls.app.bench.strict_yaml import read_yaml
+from osls.app.files import InputError, read_table
 
 SOURCE = Path(osls.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -84,7 +84,7 @@ def test_yaml_is_read_by_safe_loaders_and_no_shell_is_started():
                 assert name_of(options["Loader"]) == "_Loader", where
             assert name not in ("yaml.unsafe_load", "yaml.full_load", "os.system", "os.popen"), where
             assert constant(options.get("shell")) is not True, where
-    from osls.bench.strict_yaml import _Loader
+    from osls.app.bench.strict_yaml import _Loader
 
     assert issubclass(_Loader, yaml.SafeLoader)
 
@@ -92,7 +92,7 @@ def test_yaml_is_read_by_safe_loaders_and_no_shell_is_started():
 def test_archives_are_never_extracted_by_their_own_names():
     for path in MODULES:
         for name, _, where in calls(path):
-            assert not name.endswith((".extractall", ".extract")), f"{where}: use osls.datasets.archive"
+            assert not name.endswith((".extractall", ".extract")), f"{where}: use osls.datasets.download"
 
 
 def test_templates_never_mark_values_as_safe():

@@ -17,9 +17,9 @@ from sklearn.exceptions import NotFittedError
 from osls.mixture import BBE
 from osls.shift import BBSE, MLLS, RLLS, fit_calibrator
 from osls.shift.calibration import scale
-from osls.shift.held_out import HeldOutScores
 from osls.shift.joint import joint_estimate
 from osls.shift.rlls import least_norms
+from osls.shift.scores import HeldOutScores
 from osls.shift.separability import refined_marginal
 
 PEER = json.loads((Path(__file__).parent / "peers" / "shift.json").read_text())["cases"]

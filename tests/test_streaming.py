@@ -15,8 +15,8 @@ from osls.mixture import BBE, DEDPUL, ElkanNoto, Regroup
 from osls.shift.joint import solve_bins
 from osls.shift.mlls import em_marginal
 from osls.streaming import ProbabilitySummary, ScoreSummary, estimate_mix, estimate_share, merge_all
-from osls.streaming.cells import keys_of, scores_of
-from osls.streaming.sample import calibrate, draw_sample
+from osls.streaming.counts import keys_of, scores_of
+from osls.streaming.probabilities import calibrate, draw_sample
 
 ESTIMATORS = {
     "bbe": BBE(),

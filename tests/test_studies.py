@@ -14,27 +14,27 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from osls.bench.charts import Bar, Strip, error_bars, rank_plot, strips
-from osls.bench.compare import aggregate, common_methods, comparable, mean_ranks, win_rates
-from osls.bench.courses import GRID, courses
-from osls.bench.execute import run_config
-from osls.bench.methods import METHODS, make_mixture, run_method
-from osls.bench.networks import NETWORKS, PAPER_NETWORKS, NetworkPlan, NetworkSpec
-from osls.bench.page import bench_page
-from osls.bench.paper import TABLES, paper_figures
-from osls.bench.parameters import parameter_names
-from osls.bench.plan import cells_of
-from osls.bench.results import Results, read_results
-from osls.bench.rows import COLUMNS
-from osls.bench.store import Store
-from osls.bench.study import load_study, parse_study
-from osls.bench.summary import summarise
-from osls.bench.table import format_table, terminal_tables
-from osls.bench.words import number_words, read_vectors
-from osls.cli import app
+from osls.app.bench.charts import Bar, Strip, error_bars, rank_plot, strips
+from osls.app.bench.compare import aggregate, common_methods, comparable, mean_ranks, win_rates
+from osls.app.bench.courses import GRID, courses
+from osls.app.bench.execute import run_config
+from osls.app.bench.methods import METHODS, make_mixture, run_method
+from osls.app.bench.networks import NETWORKS, PAPER_NETWORKS, NetworkPlan, NetworkSpec
+from osls.app.bench.page import bench_page
+from osls.app.bench.paper import TABLES, paper_figures
+from osls.app.bench.parameters import parameter_names
+from osls.app.bench.plan import cells_of
+from osls.app.bench.results import Results, read_results
+from osls.app.bench.rows import COLUMNS
+from osls.app.bench.store import Store
+from osls.app.bench.study import load_study, parse_study
+from osls.app.bench.summary import summarise
+from osls.app.bench.table import format_table, terminal_tables
+from osls.app.bench.words import number_words, read_vectors
+from osls.app.cli import app
 from osls.datasets import DATASETS, OSLSProblem, simulate_osls
-from osls.nets.deep_resnet import ResNetFeatures, load_weights
-from osls.training.core import Schedule, Trainer, schedule_for
+from osls.training.nets.deep_resnet import ResNetFeatures, load_weights
+from osls.training.trainer import Schedule, Trainer, schedule_for
 from test_bench import FAST, content
 
 STUDIES = sorted((Path(__file__).parents[1] / "benchmarks" / "studies").glob("*.yml"))

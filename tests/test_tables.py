@@ -14,11 +14,11 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from answers import TOPICS, text_corpus
-from osls.files import InputError
-from osls.tables import PictureEncoder, TableEncoder
-from osls.tables.fitting import FitOptions, fit_quietly, make_adapter
-from osls.tables.labels import check_labels
-from osls.tables.text import choose_text_mode
+from osls.app.files import InputError
+from osls.app.tables import PictureEncoder, TableEncoder
+from osls.app.tables.fitting import FitOptions, fit_quietly, make_adapter
+from osls.app.tables.labels import check_labels
+from osls.app.tables.text import choose_text_mode
 
 
 def columns(source: dict, target: dict, **options) -> TableEncoder:

@@ -9,17 +9,18 @@ if TYPE_CHECKING:
     from osls import (
         baselines,
         datasets,
-        encoders,
         identifiability,
         inference,
         metrics,
         mixture,
+        monitor,
         pu,
         shift,
+        streaming,
         testing,
         theory,
     )
-    from osls.adapting import adapt
+    from osls.app.adapting import adapt
     from osls.persist import load
     from osls.pulse import PULSE
 
@@ -30,19 +31,20 @@ __all__ = [
     "adapt",
     "baselines",
     "datasets",
-    "encoders",
     "identifiability",
     "inference",
     "load",
     "metrics",
     "mixture",
+    "monitor",
     "pu",
     "shift",
+    "streaming",
     "testing",
     "theory",
 ]
 
-_HOMES = {"PULSE": "osls.pulse", "adapt": "osls.adapting", "load": "osls.persist"}
+_HOMES = {"PULSE": "osls.pulse", "adapt": "osls.app.adapting", "load": "osls.persist"}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,9 +14,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from osls._typing import AnyArray, Floats, Ints
-from osls.training.history import History
-from osls.validation import append_novel_label, check_rows, check_target
+from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.progress import History
+from osls._core.validation import append_novel_label, check_rows, check_target
 
 __all__ = ["Adaptation", "OpenSetAdapter", "Task", "combine", "combine_opinions"]
 

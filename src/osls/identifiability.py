@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.optimize import linprog
 
-from osls._typing import Bools, Floats, Ints
+from osls._core.arrays import Bools, Floats, Ints
 from osls.shift.programme import MixRange, largest_mix, maximal_range, mix_range
 
 __all__ = ["Identifiability", "Solution", "check", "independence_gap", "strictly_linearly_independent"]

@@ -30,8 +30,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from osls._typing import Bools, Floats
-from osls.inference.moves import Moments, batch_mix, chance_of_difference, even_out
+from osls._core.arrays import Bools, Floats
+from osls.inference.batches import Moments, batch_mix, chance_of_difference, even_out
 
 __all__ = ["Alarm", "BatchReport", "Monitor", "Reference"]
 

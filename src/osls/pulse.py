@@ -10,25 +10,24 @@ import numpy as np
 from sklearn.base import clone
 from torch import nn
 
-from osls._typing import AnyArray, Floats, Ints
+from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.progress import Advance, no_progress, progress_bar
+from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task, combine, combine_opinions
-from osls.inference.diagnostics import diagnose
+from osls.inference.diagnostics import Diagnostics, diagnose
 from osls.inference.mix import SHIFTS, MixFromScores
-from osls.inference.verdict import Diagnostics
 from osls.mixture import BBE, MixtureEstimator, bbe_by_class
 from osls.pu import cvir
 from osls.pu.objectives import find_objective, train_objective
 from osls.shift.calibration import fit_temperature, scale
-from osls.shift.held_out import HeldOutScores
 from osls.shift.joint import joint_range
+from osls.shift.scores import HeldOutScores
 from osls.shift.separability import LEAST_SHARE
 from osls.theory import bbe_interval
-from osls.training.history import Advance, no_progress, progress_bar
+from osls.training.choose import LearnerSpec, as_fitted, choose_learner
 from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Networks, Predictor
 from osls.training.sampling import Split, assign_folds
-from osls.training.select import LearnerSpec, as_fitted, choose_learner
-from osls.validation import check_folds, stack_rows
 
 __all__ = ["PULSE"]
 

@@ -31,7 +31,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from osls._typing import Floats
+from osls._core.arrays import Floats
 from osls.mixture.base import check_scores
 
 __all__ = ["Bound", "Interval", "bbe_interval", "dkw_radius", "theorem1_bound", "theorem3_bound"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from osls.bench.runner import run_study
-from osls.bench.study import parse_study
+from osls.app.bench.runner import run_study
+from osls.app.bench.study import parse_study
 
 DRAWS = 20
 

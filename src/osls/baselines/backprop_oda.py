@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from osls.baselines._parameters import inherit_parameters
+from osls._core.parameters import inherit_parameters
 from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
-from osls.baselines.losses import boundary_loss, reversal_strength, reverse_gradient
+from osls.baselines.open_set_losses import boundary_loss, reversal_strength, reverse_gradient
 
 __all__ = ["BackpropODA"]
 

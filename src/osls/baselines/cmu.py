@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from osls.baselines._parameters import inherit_parameters
+from osls._core.parameters import inherit_parameters
 from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
-from osls.baselines.losses import (
+from osls.baselines.open_set_losses import (
     Uncertainty,
     domain_loss,
     ensemble_uncertainty,
@@ -19,7 +19,7 @@ from osls.baselines.losses import (
     reversal_strength,
     reverse_gradient,
 )
-from osls.nets.features import discriminator_head
+from osls.training.nets.features import discriminator_head
 
 __all__ = ["CMU"]
 

@@ -10,9 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
-from osls.baselines._parameters import inherit_parameters
+from osls._core.parameters import inherit_parameters
 from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
-from osls.baselines.losses import entropy, entropy_separation, neighbour_similarities, normalised_entropy
+from osls.baselines.open_set_losses import (
+    entropy,
+    entropy_separation,
+    neighbour_similarities,
+    normalised_entropy,
+)
 
 __all__ = ["DANCE"]
 

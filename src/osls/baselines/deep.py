@@ -16,14 +16,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from osls._typing import AnyArray, Floats
+from osls._core.arrays import AnyArray, Floats
+from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.baselines.rejection import known_odds, predicted_mix, reject
-from osls.nets.features import FeatureFactory, new_features
-from osls.training.core import Schedule, Trainer, as_tensor, resolve_device, schedule_for, score_rows, seeded
 from osls.training.encoding import encoder_for
+from osls.training.nets.features import FeatureFactory, new_features
 from osls.training.sampling import EpochSampler
-from osls.validation import check_folds, stack_rows
+from osls.training.trainer import (
+    Schedule,
+    Trainer,
+    as_tensor,
+    resolve_device,
+    schedule_for,
+    score_rows,
+    seeded,
+)
 
 __all__ = ["Batch", "Callback", "DeepAdapter", "Fit", "Phase", "source_loss"]
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from osls._typing import AnyArray, Floats
+from osls._core.arrays import AnyArray, Floats
+from osls._core.parameters import inherit_parameters
+from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, Task, combine
-from osls.baselines._parameters import inherit_parameters
 from osls.baselines.rejection import predicted_mix
 from osls.baselines.source_only import SourceOnly
 from osls.mixture import ElkanNoto, MixtureEstimator
+from osls.training.choose import LearnerSpec, choose_learner
 from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
-from osls.training.select import LearnerSpec, choose_learner
-from osls.validation import check_folds, stack_rows
 
 __all__ = ["DomainDiscriminator", "rescale"]
 

@@ -9,19 +9,19 @@ import torch
 from scipy.special import expit, softmax
 from torch import Tensor
 
-from osls._typing import AnyArray, Bools, Floats, Ints
+from osls._core.arrays import AnyArray, Bools, Floats, Ints
+from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.baselines.deep import Callback
-from osls.baselines.losses import k_positive_unlabeled
+from osls.baselines.open_set_losses import k_positive_unlabeled
 from osls.baselines.rejection import reject
 from osls.mixture import BestBins, bbe_by_class
 from osls.pu.cvir import keep_as_novel
-from osls.training.core import Trainer, as_tensor, seeded
+from osls.training.choose import LearnerSpec, choose_learner
 from osls.training.learners import NetworkLearner
 from osls.training.predictors import Networks
 from osls.training.sampling import EpochSampler, assign_folds
-from osls.training.select import LearnerSpec, choose_learner
-from osls.validation import check_folds, stack_rows
+from osls.training.trainer import Trainer, as_tensor, seeded
 
 __all__ = ["KPU"]
 

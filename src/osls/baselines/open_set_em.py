@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from osls._typing import AnyArray, Floats, Ints
+from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.parameters import inherit_parameters
 from osls.base import Adaptation, Task, combine
-from osls.baselines._parameters import inherit_parameters
 from osls.baselines.source_only import SourceOnly
 from osls.shift.calibration import fit_temperature, scale
 from osls.training.predictors import Predictor

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from osls._typing import Floats
+from osls._core.arrays import Floats
 
 __all__ = ["BestThreshold", "best_threshold", "known_odds", "predicted_mix", "reject"]
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from osls.baselines._parameters import inherit_parameters
+from osls._core.parameters import inherit_parameters
 from osls.baselines.backprop_oda import most_probable
 from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
-from osls.baselines.losses import (
+from osls.baselines.open_set_losses import (
     domain_loss,
     entropy,
     extremes,
@@ -20,7 +20,7 @@ from osls.baselines.losses import (
     reversal_strength,
     reverse_gradient,
 )
-from osls.nets.features import discriminator_head
+from osls.training.nets.features import discriminator_head
 
 __all__ = ["SeparateToAdapt"]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from osls._typing import AnyArray, Floats
+from osls._core.arrays import AnyArray, Floats
+from osls._core.validation import check_folds
 from osls.base import Adaptation, OpenSetAdapter, Task
+from osls.training.choose import LearnerSpec, as_fitted, choose_learner
 from osls.training.learners import FoldModels
 from osls.training.predictors import Constant
 from osls.training.sampling import assign_folds
-from osls.training.select import LearnerSpec, as_fitted, choose_learner
-from osls.validation import check_folds
 
 __all__ = ["SourceOnly"]
 

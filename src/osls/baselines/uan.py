@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from osls.baselines._parameters import inherit_parameters
+from osls._core.parameters import inherit_parameters
 from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
-from osls.baselines.losses import (
+from osls.baselines.open_set_losses import (
     domain_loss,
     normalised_entropy,
     reversal_strength,
     reverse_gradient,
     unit_mean_weight,
 )
-from osls.nets.features import discriminator_head
+from osls.training.nets.features import discriminator_head
 
 __all__ = ["UAN"]
 

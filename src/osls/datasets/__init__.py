@@ -5,7 +5,7 @@ They fetch nothing unless asked to: ``DATASETS["cifar100"].load(download=True)``
 and features of encoders are kept in the folder that ``OSLS_CACHE`` names, by default ``~/.cache/osls``.
 """
 
-from osls.datasets.labelled import Labelled
+from osls.datasets.loading import Labelled
 from osls.datasets.registry import DATASETS, Dataset, load_dataset
 from osls.datasets.simulate import OSLSProblem, simulate_osls
 

@@ -6,11 +6,9 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-from osls.datasets.download import RemoteFile, download
-from osls.datasets.folders import cache_folder
-from osls.datasets.images import image_files, image_set
-from osls.datasets.labelled import Labelled
-from osls.datasets.origin import Origin, find_first
+from osls.datasets.download import Origin, RemoteFile, download, find_first
+from osls.datasets.image_sets import image_files, image_set
+from osls.datasets.loading import Labelled, cache_folder
 
 __all__ = ["Hierarchy", "load_entity30"]
 

@@ -8,10 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from osls._typing import AnyArray
-from osls.datasets.download import RemoteFile
-from osls.datasets.labelled import Labelled, named_classes
-from osls.datasets.origin import Origin, find_first
+from osls._core.arrays import AnyArray
+from osls.datasets.download import Origin, RemoteFile, find_first
+from osls.datasets.loading import Labelled, named_classes
 
 __all__ = ["CIFAR10", "CIFAR100", "CifarLayout", "load_cifar"]
 

@@ -4,15 +4,124 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import stat
+import tarfile
+import tempfile
 import urllib.error
 import urllib.request
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-__all__ = ["RemoteFile", "check", "download"]
+from osls.datasets.loading import cache_folder, data_folders
+
+__all__ = ["Origin", "RemoteFile", "check", "download", "find_first", "unpack"]
+
+_UNPACKED_BLOCK = 1 << 20
+
+# Name, whether it is a folder, and how to read it.
+_Member = tuple[str, bool, Callable[[], IO[bytes]]]
+
+
+def unpack(archive: Path, folder: Path, *, max_bytes: int, max_files: int = 2_000_000) -> Path:
+    """Extract an archive into a folder that does not exist yet, whole or not at all.
+
+    Parameters
+    ----------
+    archive : Path
+        A zip or tar file, the latter compressed or not.
+    folder : Path
+        Where the contents go. If it exists the archive was unpacked before, and nothing is done.
+    max_bytes, max_files : int
+        Size of the largest contents to accept.
+
+    Returns
+    -------
+    Path
+        ``folder``.
+    """
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        _extract(archive, scratch, max_bytes, max_files)
+        try:
+            os.rename(scratch, folder)
+        except OSError:
+            if not folder.exists():  # else another process was faster
+                raise
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{archive} is damaged, or neither a zip nor a tar file: {error}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return folder
+
+
+def _extract(archive: Path, folder: Path, max_bytes: int, max_files: int) -> None:
+    left = max_bytes
+    for count, (name, is_folder, read) in enumerate(_members(archive)):
+        if count >= max_files:
+            raise ValueError(f"{archive} holds more than {max_files} files; not unpacked.")
+        target = folder / _inside(name, archive)
+        if is_folder:
+            target.mkdir(parents=True, exist_ok=True)
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with read() as source, target.open("wb") as out:
+            left -= _copy(source, out, left, archive, max_bytes)
+
+
+def _members(archive: Path) -> Iterator[_Member]:
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as file:
+            for info in file.infolist():
+                kind = stat.S_IFMT(info.external_attr >> 16)
+                if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                    raise ValueError(f"{archive} holds a link or device, {info.filename!r}; not unpacked.")
+                yield info.filename, info.is_dir(), lambda info=info: file.open(info)  # type: ignore[misc]
+        return
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            if not (member.isreg() or member.isdir()):
+                raise ValueError(f"{archive} holds a link or device, {member.name!r}; not unpacked.")
+            yield member.name, member.isdir(), lambda member=member: _tar_file(tar, member)  # type: ignore[misc]
+
+
+def _tar_file(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    file = tar.extractfile(member)
+    assert file is not None  # as of everything but regular files
+    return file
+
+
+def _inside(name: str, archive: Path) -> PurePosixPath:
+    """Return a member's name as a relative path that stays inside the folder."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    if (
+        path.is_absolute()
+        or ".." in path.parts
+        or ":" in (path.parts[0] if path.parts else "")
+        or "\0" in name
+    ):
+        raise ValueError(f"{archive} holds {name!r}, which leaves its folder; not unpacked.")
+    return path
+
+
+def _copy(source: IO[bytes], out: IO[bytes], left: int, archive: Path, limit: int) -> int:
+    """Copy what is really there, whatever size the archive claims."""
+    copied = 0
+    while block := source.read(_UNPACKED_BLOCK):
+        copied += len(block)
+        if copied > left:
+            raise ValueError(f"{archive} unpacks to more than {limit} bytes; not unpacked.")
+        out.write(block)
+    return copied
+
 
 _BLOCK = 1 << 18
 _TIMEOUT = 60
@@ -162,3 +271,89 @@ def _progress_bar(
     with bars.Progress(*columns, console=console, disable=not shown) as bar:
         task = bar.add_task(name, total=total, completed=done)
         yield lambda amount: bar.advance(task, amount)
+
+
+def find_first(paths: tuple[str, ...]) -> Path | None:
+    """Return the first of these paths that exists below a data folder."""
+    for folder in data_folders():
+        for path in paths:
+            if (folder / path).exists():
+                return folder / path
+    return None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A data set's place on disk and its official source.
+
+    Parameters
+    ----------
+    title : str
+        Name for messages.
+    paths : tuple of str
+        Where it may lie, below the folder that OSLS_DATA names. The first is the one to recommend.
+    advice : str
+        What to download, and from where.
+    archives : tuple of str
+        Names of archives it is published in; one that is found is unpacked into the cache.
+    inside : tuple of str
+        Where it lies in such an archive, if not at one of ``paths``.
+    remote : RemoteFile, optional
+        The file to fetch if the user allows it. Not for data that needs a login or has no checksum.
+    max_bytes : int
+        More than the contents of the archive can have.
+    """
+
+    title: str
+    paths: tuple[str, ...]
+    advice: str
+    archives: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
+    remote: RemoteFile | None = None
+    max_bytes: int = 1 << 30
+
+    def find(self, *, download: bool = False) -> Path:
+        """Return where the data lies, or raise FileNotFoundError with instructions."""
+        found = find_first(self.paths) or self._unpacked()
+        if found is None and download and self.remote is not None:
+            found = self._downloaded(self.remote)
+        if found is None:
+            raise FileNotFoundError(self._instructions())
+        return found
+
+    def _unpacked(self) -> Path | None:
+        root = cache_folder() / "data" / "unpacked"
+        for name in self.archives:
+            folder = root / name.split(".", 1)[0]
+            archive = None if folder.exists() else find_first((name,))
+            if archive is not None:
+                if self.remote is not None and name == self.remote.name:
+                    check(archive, self.remote)
+                unpack(archive, folder, max_bytes=self.max_bytes)
+            for path in self.inside or self.paths:
+                if (folder / path).exists():
+                    return folder / path
+            if archive is not None:
+                raise FileNotFoundError(
+                    f"{archive} does not hold {(self.inside or self.paths)[0]}. {self.advice}"
+                )
+        return None
+
+    def _downloaded(self, remote: RemoteFile) -> Path | None:
+        path = download(remote, cache_folder() / "data" / remote.name)
+        if remote.name not in self.archives:
+            return path
+        found = self._unpacked()
+        path.unlink()
+        return found
+
+    def _instructions(self) -> str:
+        lines = [f"{self.title} was not found. {self.advice}"]
+        lines.append(
+            f"Put it in the folder that the environment variable OSLS_DATA names, as {self.paths[0]}"
+            + (f", or leave it packed as {self.archives[0]}." if self.archives else ".")
+        )
+        if self.remote is not None:
+            lines.append("Or pass download=True to fetch it.")
+        looked = ", ".join(str(folder) for folder in data_folders())
+        return " ".join([*lines, f"(Looked in: {looked}.)"])

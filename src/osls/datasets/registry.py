@@ -9,17 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from osls.datasets.arrays import load_digits, load_mnist, load_npz
 from osls.datasets.breeds import load_entity30
-from osls.datasets.cells import load_cells
 from osls.datasets.cifar import CIFAR10, CIFAR100, load_cifar
-from osls.datasets.encoded import load_encoded_images, load_encoded_newsgroups
-from osls.datasets.faces import load_utkface
-from osls.datasets.folders import data_folder
-from osls.datasets.labelled import Labelled
-from osls.datasets.medical import load_breakhis, load_breakhis400x, load_dermnet
-from osls.datasets.tabula_muris import load_tabula_muris
-from osls.datasets.text import load_newsgroups
+from osls.datasets.image_sets import load_breakhis, load_breakhis400x, load_dermnet, load_utkface
+from osls.datasets.loading import Labelled, data_folder
+from osls.datasets.newsgroups import load_encoded_images, load_encoded_newsgroups, load_newsgroups
+from osls.datasets.single_cell import load_cells, load_tabula_muris
+from osls.datasets.tabular import load_digits, load_mnist, load_npz
 
 __all__ = ["DATASETS", "Dataset", "data_folder", "load_dataset"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from osls._typing import AnyArray, Bools, Floats, Ints, RandomState
-from osls.validation import append_novel_label
+from osls._core.arrays import AnyArray, Bools, Floats, Ints, RandomState
+from osls._core.validation import append_novel_label
 
 __all__ = ["OSLSProblem", "simulate_osls"]
 

@@ -8,17 +8,66 @@ and target rows that can still be told apart, mean that the assumption or the se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
-from osls._typing import Bools, Floats
-from osls.inference.verdict import Check, Diagnostics, Status
+from osls._core.arrays import Bools, Floats
 from osls.mixture import BBE, DEDPUL
-from osls.shift.held_out import HeldOutScores
+from osls.shift.scores import HeldOutScores
 
-__all__ = ["diagnose", "known_probability"]
+__all__ = ["Check", "Diagnostics", "Status", "Verdict", "diagnose", "known_probability"]
+
+Status = Literal["identified", "upper bound only", "do not trust"]
+_ORDER: tuple[Status, ...] = ("identified", "upper bound only", "do not trust")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One diagnostic: a figure, the limit it is held against, and what it means in plain words."""
+
+    name: str
+    value: float
+    limit: float
+    passed: bool
+    message: str
+    consequence: Status = "do not trust"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The conclusion, and why."""
+
+    status: Status
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.status + "".join(f"\n- {reason}" for reason in self.reasons)
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """All checks of a fit, and curves worth drawing (name -> (x, y))."""
+
+    checks: tuple[Check, ...]
+    curves: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst consequence among the failed checks decides; their messages say why."""
+        failed = [check for check in self.checks if not check.passed]
+        status = max((check.consequence for check in failed), key=_ORDER.index, default=_ORDER[0])
+        return Verdict(status, tuple(check.message for check in failed))
+
+    def __getitem__(self, name: str) -> Check:
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(name)
+
 
 _TINY = 1e-6
 # Limits, set on draws of Gaussian classes and digits and checked on others (benchmarks/violations.py).

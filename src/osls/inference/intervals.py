@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.stats import norm
 
-from osls._typing import Floats, Ints
+from osls._core.arrays import Floats, Ints
 
 __all__ = ["bootstrap_mix", "normal_interval"]
 

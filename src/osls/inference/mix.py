@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn.base import clone
 
-from osls._typing import Floats
+from osls._core.arrays import Floats
 from osls.inference.intervals import bootstrap_mix, normal_interval
 from osls.inference.novelty import NoveltyTest, novelty_test
 from osls.mixture import BBE, MixtureEstimator, bbe_by_class
-from osls.shift.held_out import HeldOutScores
 from osls.shift.joint import JointEstimate, joint_estimate
+from osls.shift.scores import HeldOutScores
 from osls.shift.separability import refined_marginal, separability_marginal
 
 __all__ = ["SHIFTS", "MixFromScores"]

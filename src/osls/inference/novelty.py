@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from osls._typing import Floats
+from osls._core.arrays import Floats
 
 __all__ = ["NoveltyTest", "novelty_test"]
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from osls._typing import Floats
+from osls._core.arrays import Floats
 from osls.mixture.bootstrap import Scores, bootstrap_interval, thin
 
 __all__ = ["MixtureEstimator", "check_probabilities", "check_scores"]

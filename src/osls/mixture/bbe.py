@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from osls._typing import Floats, Ints
+from osls._core.arrays import Floats, Ints
 from osls.mixture.base import MixtureEstimator
 
 __all__ = ["BBE", "BestBins", "BinCurve", "bbe_by_class"]

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from osls._typing import Floats, Ints
+from osls._core.arrays import Floats, Ints
 
 __all__ = ["Scores", "bootstrap_interval", "thin"]
 

@@ -18,7 +18,7 @@ from scipy.signal import fftconvolve
 from scipy.signal.windows import gaussian
 from scipy.special import logit
 
-from osls._typing import Floats, Ints
+from osls._core.arrays import Floats, Ints
 from osls.mixture.base import MixtureEstimator
 
 __all__ = ["DEDPUL", "em_share"]

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from osls._typing import Floats
+from osls._core.arrays import Floats
 from osls.mixture.base import MixtureEstimator
 
 __all__ = ["ElkanNoto"]

@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.base import clone
 
-from osls._typing import Floats
+from osls._core.arrays import Floats
 from osls.mixture.base import MixtureEstimator
 from osls.mixture.bbe import BBE
 

@@ -19,15 +19,12 @@ from typing import Any
 import safetensors.numpy
 
 import osls
-from osls.persist.arrays import ARRAYS
-from osls.persist.errors import ModelError, in_short
 from osls.persist.folder import TENSORS, Stored, current, drafting
 from osls.persist.networks import NETWORK_PREDICTORS
 from osls.persist.objects import OBJECTS
-from osls.persist.plain import PLAIN
-from osls.persist.randomness import RANDOMNESS
 from osls.persist.sklearn_parts import SKLEARN_PARTS
-from osls.persist.tree import Reader, Writer
+from osls.persist.tree import ModelError, Reader, Writer, in_short
+from osls.persist.values import ARRAYS, PLAIN, RANDOMNESS
 
 __all__ = ["ModelError", "load", "save"]
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from osls._drafts import remove_if_abandoned
-from osls.persist.errors import ModelError, in_short
+from osls._core.writing import remove_if_abandoned
+from osls.persist.tree import ModelError, in_short
 
 __all__ = ["FORMAT", "MANIFEST", "TENSORS", "Draft", "Stored", "current", "drafting"]
 

@@ -9,14 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from osls.persist.arrays import read_device, read_tensor, write_tensor
-from osls.persist.errors import ModelError
 from osls.persist.registry import NETWORKS, find, tag_of
-from osls.persist.tree import Codec, Node, Reader, Writer
-from osls.training.core import as_tensor
+from osls.persist.tree import Codec, ModelError, Node, Reader, Writer
+from osls.persist.values import read_device, read_tensor, write_tensor
 from osls.training.encoding import Encoder, Verbatim
 from osls.training.learners import _Members
 from osls.training.predictors import Networks
+from osls.training.trainer import as_tensor
 
 __all__ = ["NETWORK_PREDICTORS", "read_net", "write_net"]
 

@@ -11,10 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import MetadataRequest
 from torch import nn
 
-from osls.persist.errors import ModelError
 from osls.persist.networks import read_net, write_net
 from osls.persist.registry import CLASSES, FUNCTIONS, find, tag_of
-from osls.persist.tree import Codec, Node, Reader, Writer
+from osls.persist.tree import Codec, ModelError, Node, Reader, Writer
 
 __all__ = ["OBJECTS"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from osls.persist.errors import ModelError, in_short
+from osls.persist.tree import ModelError, in_short
 
 __all__ = ["CLASSES", "FUNCTIONS", "NETWORKS", "find", "tag_of"]
 
@@ -30,7 +30,7 @@ CLASSES = frozenset(
         "osls.baselines.source_only:SourceOnly",
         "osls.baselines.uan:UAN",
         # What a fit leaves behind
-        "osls.pu.elkan_noto:CorrectedDiscriminator",
+        "osls.pu.classifier:CorrectedDiscriminator",
         "osls.pulse:Tempered",
         "osls.training.encoding:Encoder",
         "osls.training.encoding:Verbatim",
@@ -39,9 +39,9 @@ CLASSES = frozenset(
         "osls.training.predictors:Constant",
         "osls.training.predictors:FittedClassifier",
         "osls.training.predictors:SklearnModels",
-        "osls.inference.verdict:Check",
-        "osls.inference.verdict:Diagnostics",
-        "osls.inference.verdict:Verdict",
+        "osls.inference.diagnostics:Check",
+        "osls.inference.diagnostics:Diagnostics",
+        "osls.inference.diagnostics:Verdict",
         # Parts with a life of their own
         "osls.mixture.bbe:BBE",
         "osls.mixture.bbe:BinCurve",
@@ -56,9 +56,9 @@ CLASSES = frozenset(
         "osls.shift.mlls:MLLS",
         "osls.shift.rlls:RLLS",
         # An adapter with what turns files into its rows
-        "osls.adapting:Adapted",
-        "osls.tables.encoder:TableEncoder",
-        "osls.tables.pictures:PictureEncoder",
+        "osls.app.adapting:Adapted",
+        "osls.app.tables.encoder:TableEncoder",
+        "osls.app.tables.pictures:PictureEncoder",
         # Taken apart rather than left to skops, which knows none of the above inside it
         "sklearn.pipeline:Pipeline",
     }
@@ -74,12 +74,12 @@ FUNCTIONS = frozenset(
 # Networks that remember their constructor's ``arguments``.
 NETWORKS = frozenset(
     {
-        "osls.nets.fast_convnet:FastConvFeatures",
-        "osls.nets.features:ConvFeatures",
-        "osls.nets.features:MLPFeatures",
-        "osls.nets.mlp:StackedMLP",
-        "osls.nets.resnet9:ResNet9Features",
-        "osls.nets.resnet:SmallResNet",
+        "osls.training.nets.fast_convnet:FastConvFeatures",
+        "osls.training.nets.features:ConvFeatures",
+        "osls.training.nets.features:MLPFeatures",
+        "osls.training.nets.mlp:StackedMLP",
+        "osls.training.nets.resnet:ResNet9Features",
+        "osls.training.nets.resnet:SmallResNet",
     }
 )
 

@@ -11,10 +11,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osls._typing import AnyArray
-from osls.persist.errors import ModelError
+from osls._core.arrays import AnyArray
 
-__all__ = ["Codec", "Node", "Reader", "Writer"]
+__all__ = ["Codec", "ModelError", "Node", "Reader", "Writer", "in_short"]
+
+
+class ModelError(ValueError):
+    """A model that cannot be saved, or a folder that cannot or must not be loaded; the message says why."""
+
+
+def in_short(error: BaseException) -> str:
+    """Return what another library said, on one line and not at length."""
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said if len(said) <= 300 else said[:297] + '...'}"
+
 
 Node = Any
 Factories = Mapping[str, Callable[..., Any]]

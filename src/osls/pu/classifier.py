@@ -2,27 +2,151 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, Self, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from osls._typing import AnyArray, Floats
+from osls._core.arrays import AnyArray, Floats
+from osls._core.progress import History
+from osls._core.validation import check_rows, stack_rows
 from osls.mixture import BBE, MixtureEstimator
 from osls.pu.cvir import Discriminator, PUProblem, refit
-from osls.pu.elkan_noto import CorrectedDiscriminator, correct_domain_score
 from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
-from osls.pu.rows import check_positive_unlabeled
-from osls.training.history import History
+from osls.training.choose import LearnerSpec, choose_learner
 from osls.training.learners import FoldModels, Learner, NetworkLearner
-from osls.training.predictors import Constant
+from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
-from osls.training.select import LearnerSpec, choose_learner
-from osls.validation import check_rows, stack_rows
 
-__all__ = ["PUClassifier"]
+__all__ = ["CorrectedDiscriminator", "PUClassifier", "check_positive_unlabeled", "correct_domain_score"]
+
+
+def check_positive_unlabeled(estimator: Any, X: Any, y: Any, n_folds: int) -> tuple[AnyArray, AnyArray]:
+    """Return validated positive and unlabelled rows from either form of ``fit``'s arguments.
+
+    ``y`` is labels if it has one dimension, or a single column where X has more; otherwise it is the
+    unlabelled rows.
+    """
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None: pass the "
+            "unlabelled rows, fit(X_positive, X_unlabeled), or labels, fit(X, y) with y = 1 or 0."
+        )
+    if _are_labels(y, X):
+        positive, unlabeled = _split(estimator, X, y)
+    else:
+        positive, unlabeled = _check_both(estimator, X, y)
+    n, m = positive.shape[0], unlabeled.shape[0]
+    if n_folds < 2:
+        raise ValueError(f"n_folds must be at least 2; got {n_folds}.")
+    if min(n, m) < n_folds:
+        raise ValueError(
+            f"n_folds={n_folds} needs as many positive and unlabelled rows, at least; got {n} and {m}. "
+            "Lower n_folds or add rows."
+        )
+    return positive, unlabeled
+
+
+def _are_labels(y: Any, X: Any) -> bool:
+    shape = _shape(y)
+    return len(shape) < 2 or (len(shape) == 2 and shape[1] == 1 and _shape(X)[1:] != (1,))
+
+
+def _shape(a: Any) -> tuple[int, ...]:
+    return tuple(a.shape) if hasattr(a, "shape") else np.asarray(a).shape
+
+
+def _split(estimator: Any, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
+    X, y = check_rows(estimator, X, y, reset=True)
+    values = np.unique(y)
+    if not np.isin(values, [0, 1]).all():
+        shown = ", ".join(repr(value) for value in values[:5].tolist())
+        # scikit-learn's wording for the commonest mistake.
+        many = "Only binary classification is supported. " if len(values) > 2 else ""
+        raise ValueError(
+            f"{many}y must be 1 for positive rows and 0 for unlabelled ones; got {shown}. "
+            "Unlabelled rows may also be passed in its place, fit(X_positive, X_unlabeled)."
+        )
+    if len(values) < 2:
+        missing = "0 (unlabelled)" if values[0] == 1 else "1 (positive)"
+        raise ValueError(f"y has one class, {int(values[0])}; at least one row of {missing} is needed.")
+    return X[y == 1], X[y == 0]
+
+
+def _check_both(estimator: Any, positive: Any, unlabeled: Any) -> tuple[AnyArray, AnyArray]:
+    positive, _ = check_rows(estimator, positive, np.ones(_shape(positive)[0]), reset=True)
+    if _shape(unlabeled)[1:] != positive.shape[1:]:
+        raise ValueError(
+            f"X_unlabeled has {_columns(_shape(unlabeled))} but X_positive has {_columns(positive.shape)}; "
+            "both must hold the same features in the same order."
+        )
+    unlabeled = check_rows(estimator, unlabeled, reset=False)
+    if sparse.issparse(positive) and not sparse.issparse(unlabeled):
+        unlabeled = sparse.csr_matrix(unlabeled)
+    elif sparse.issparse(unlabeled) and not sparse.issparse(positive):
+        unlabeled = unlabeled.toarray()
+    return positive, unlabeled
+
+
+def _columns(shape: tuple[int, ...]) -> str:
+    return f"{shape[1]} features" if len(shape) == 2 else f"rows of shape {shape[1:]}"
+
+
+def correct_domain_score(domain_score: ArrayLike, alpha: float, ratio: float = 1.0) -> Floats:
+    r"""Probability that an unlabelled row is positive, by Bayes' rule.
+
+    .. math:: P(y = 1 \mid x) = \alpha\, p_p(x) / p_u(x) = \min\Big\{1,\;
+        \alpha\, \frac{m}{n}\, \frac{f(x)}{1 - f(x)}\Big\}
+
+    The ratio of densities cannot exceed 1 / alpha, but an estimate of it can: that is cut off.
+
+    Parameters
+    ----------
+    domain_score : array-like of shape (rows,)
+        f(x), the probability of "positive sample" against "unlabelled sample".
+    alpha : float
+        Share of positives among the unlabelled rows.
+    ratio : float, default=1.0
+        m / n, unlabelled to positive weight in f's training; 1 if both sides weighed the same.
+
+    Returns
+    -------
+    array of shape (rows,)
+        In [0, 1].
+
+    References
+    ----------
+    .. [1] Elkan, Noto. Learning Classifiers from Only Positive and Unlabeled Data. KDD 2008.
+
+    Examples
+    --------
+    >>> from osls.pu.classifier import correct_domain_score
+    >>> correct_domain_score([0.0, 0.5, 0.9, 1.0], alpha=0.5)
+    array([0. , 0.5, 1. , 1. ])
+    """
+    f = np.asarray(domain_score, dtype=np.float64)
+    # a f / (1 - f) >= 1 exactly where a f >= 1 - f: no division by zero at f = 1.
+    scaled, rest = alpha * ratio * f, 1 - f
+    certain = scaled >= rest
+    return np.where(certain, 1.0, scaled / np.where(certain, 1.0, rest))
+
+
+@dataclass(frozen=True)
+class CorrectedDiscriminator:
+    """A domain discriminator, whose last column is f, that answers (negative, positive)."""
+
+    predictor: Predictor
+    alpha: float
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        positive = correct_domain_score(self.predictor.predict_proba(X)[:, 1], self.alpha)
+        return np.column_stack([1 - positive, positive])
+
 
 _OBJECTIVES = ("cvir", *NETWORK_OBJECTIVES, "elkan-noto")
 

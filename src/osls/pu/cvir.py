@@ -19,16 +19,16 @@ from scipy.special import expit, logsumexp, softmax
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from osls._typing import Bools, Floats, Ints
+from osls._core.arrays import Bools, Floats, Ints
+from osls._core.progress import History
+from osls._core.statistics import keep_as_novel
 from osls.mixture.base import MixtureEstimator
 from osls.pu import losses
-from osls.pu.keep import keep_as_novel
 from osls.pu.selection import unbiased_risk
-from osls.training.core import Trainer, seeded
-from osls.training.history import History
 from osls.training.learners import Learner, NetworkLearner, continue_from
 from osls.training.predictors import Predictor
 from osls.training.sampling import EpochSampler, assign_folds
+from osls.training.trainer import Trainer, seeded
 
 __all__ = ["Discriminator", "PUProblem", "alternate", "keep_as_novel", "refit"]
 

@@ -13,14 +13,14 @@ import torch
 from scipy.special import expit
 from torch import Tensor, nn
 
-from osls._typing import Floats, Ints
+from osls._core.arrays import Floats, Ints
+from osls._core.progress import History
 from osls.pu import losses
 from osls.pu.cvir import Discriminator, PUProblem
 from osls.pu.selection import unbiased_risk
-from osls.training.core import Trainer, seeded
-from osls.training.history import History
 from osls.training.learners import NetworkLearner
 from osls.training.sampling import EpochSampler, assign_folds
+from osls.training.trainer import Trainer, seeded
 
 __all__ = ["NETWORK_OBJECTIVES", "Loss", "find_objective", "train_objective"]
 

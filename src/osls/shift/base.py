@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from osls._typing import Floats, Ints
+from osls._core.arrays import Floats, Ints
 from osls.shift.calibration import Calibration, Calibrator, fit_calibrator
 
 __all__ = ["LabelShiftEstimator", "check_proba", "confusion", "output_shares"]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax, softmax
 
-from osls._typing import Floats, Ints
+from osls._core.arrays import Floats, Ints
 
 __all__ = ["Calibration", "Calibrator", "fit_calibrator", "fit_temperature", "scale"]
 

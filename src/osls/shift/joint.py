@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-from osls._typing import Floats, Ints
+from osls._core.arrays import Floats, Ints
 from osls.mixture.bbe import bbe_by_class
 from osls.shift.programme import MixRange, mix_range
 

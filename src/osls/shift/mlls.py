@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from osls._typing import Floats, Ints
+from osls._core.arrays import Floats, Ints
 from osls.shift.base import LabelShiftEstimator
 from osls.shift.calibration import Calibration
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import LinearConstraint, linprog, milp
 
-from osls._typing import Bools, Floats
+from osls._core.arrays import Bools, Floats
 
 __all__ = ["MixRange", "largest_mix", "maximal_range", "mix_range"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import lsq_linear, minimize_scalar
 
-from osls._typing import Floats, Ints
+from osls._core.arrays import Floats, Ints
 from osls.shift.base import LabelShiftEstimator, confusion, output_shares
 from osls.shift.calibration import Calibration
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from osls._typing import Floats
+from osls._core.arrays import Floats
+from osls._core.statistics import keep_as_novel
 from osls.mixture.base import MixtureEstimator
 from osls.mixture.bbe import bbe_by_class
-from osls.pu.keep import keep_as_novel
-from osls.shift.held_out import HeldOutScores
 from osls.shift.mlls import em_marginal
+from osls.shift.scores import HeldOutScores
 
 __all__ = ["LEAST_SHARE", "refined_marginal", "separability_marginal"]
 

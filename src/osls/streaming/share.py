@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import clone
 
-from osls._typing import Floats, Ints
+from osls._core.arrays import Floats, Ints
 from osls.mixture import BBE, DEDPUL, ElkanNoto, MixtureEstimator
 from osls.mixture.bbe import _dkw
 from osls.mixture.bootstrap import _CLIPPED, _SMALL
@@ -24,7 +24,7 @@ from osls.mixture.dedpul import (
     em_share,
 )
 from osls.mixture.elkan_noto import _divide
-from osls.streaming.cells import Cells, coarsen, scores_of
+from osls.streaming.counts import Cells, coarsen, scores_of
 from osls.streaming.summary import ScoreSummary
 
 __all__ = ["Share", "best_bin", "estimate_share", "share_from"]

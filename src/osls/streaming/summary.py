@@ -10,9 +10,9 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from osls._typing import Floats
+from osls._core.arrays import Floats
 from osls.mixture.base import check_probabilities, check_scores
-from osls.streaming.cells import EMPTY, Cells, add_cells, count_keys, keys_of, resample
+from osls.streaming.counts import EMPTY, Cells, add_cells, count_keys, keys_of, resample
 
 __all__ = ["CAPACITY", "Mergeable", "ScoreSummary", "merge_all"]
 
@@ -27,7 +27,7 @@ class ScoreSummary:
     ----------
     capacity : int, default=16384
         Most cells to keep. A sample with fewer distinct scores is kept exactly; of a larger one the counts
-        are exact on a grid that is fine near 0 and near 1 (see :mod:`osls.streaming.cells`). Mean, smallest
+        are exact on a grid that is fine near 0 and near 1 (see :mod:`osls.streaming.counts`). Mean, smallest
         and largest score are exact in any case.
 
     Attributes

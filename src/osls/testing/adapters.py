@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from osls.testing import answers, copies, inherited, inputs, symmetries
+from osls.testing import answers, interface, symmetries
+from osls.testing.problems import Subject
 from osls.testing.running import Check, ContractError, named, run_all
-from osls.testing.subject import Subject
 
 __all__ = ["adapter_checks", "check_adapter"]
 
@@ -32,9 +32,9 @@ def adapter_checks(estimator: Any) -> Iterator[tuple[str, Check]]:
     """
     _demand_methods(estimator)
     subject = Subject(estimator)
-    chosen = [*answers.CHECKS, *symmetries.CHECKS, *inputs.CHECKS, *copies.CHECKS]
+    chosen = [*answers.CHECKS, *symmetries.CHECKS, *interface.EVERYONES]
     if subject.inherits:
-        chosen += inherited.CHECKS
+        chosen += interface.INHERITED
     for function in chosen:
         yield named(function, subject)
 

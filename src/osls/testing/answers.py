@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from osls.datasets.simulate import OSLSProblem, simulate_osls
-from osls.testing.problems import blobs
+from osls.testing.problems import Subject, blobs
 from osls.testing.running import close, demand, same
-from osls.testing.subject import Subject
 
 __all__ = ["CHECKS"]
 

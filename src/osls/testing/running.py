@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from osls._typing import AnyArray
+from osls._core.arrays import AnyArray
 
 __all__ = ["Check", "ContractError", "close", "demand", "demand_error", "named", "run_all", "same"]
 

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from osls._typing import AnyArray
+from osls._core.arrays import AnyArray
 from osls.datasets.simulate import simulate_osls
-from osls.testing.problems import blobs
+from osls.testing.problems import Subject, blobs
 from osls.testing.running import ContractError, close, demand, same
-from osls.testing.subject import Subject
 
 __all__ = ["CHECKS"]
 

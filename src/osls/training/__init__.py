@@ -1,1 +1,6 @@
-"""The one training loop, batches on the device, cross-fitting, history."""
+"""Training models on torch: learners, their schedule, pre-training, and what torchrun changes."""
+
+from osls.training.ddp import is_main
+from osls.training.trainer import Schedule
+
+__all__ = ["Schedule", "is_main"]

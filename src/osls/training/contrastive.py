@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from osls._typing import AnyArray
-from osls.nets.augment import RandomView
-from osls.training.core import Schedule, Trainer, as_tensor, seeded
+from osls._core.arrays import AnyArray
 from osls.training.encoding import Encoder
+from osls.training.nets.augment import RandomView
 from osls.training.sampling import EpochSampler
+from osls.training.trainer import Schedule, Trainer, as_tensor, seeded
 
 __all__ = ["nt_xent", "pretrain"]
 
@@ -81,7 +81,7 @@ def pretrain(
     Examples
     --------
     >>> import numpy as np
-    >>> from osls.nets.resnet9 import ResNet9Features
+    >>> from osls.training.nets.resnet import ResNet9Features
     >>> from osls.training.contrastive import pretrain
     >>> images = np.random.default_rng(0).random((64, 3, 16, 16))
     >>> body = pretrain(ResNet9Features(3, width=4), images, epochs=1, batch_size=32)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.decomposition import TruncatedSVD
 
-from osls._typing import AnyArray
+from osls._core.arrays import AnyArray
 
 __all__ = ["Encoder", "Verbatim", "encoder_for"]
 

@@ -28,13 +28,13 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from osls._typing import AnyArray, Floats, Ints
-from osls.nets import SmallResNet, StackedMLP
-from osls.training.core import Schedule, Trainer, as_tensor, scoring_chunk, seeded
+from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.progress import Advance, no_progress
 from osls.training.encoding import encoder_for
-from osls.training.history import Advance, no_progress
+from osls.training.nets import SmallResNet, StackedMLP
 from osls.training.predictors import Blended, Networks, Predictor, SklearnModels
 from osls.training.sampling import EpochSampler
+from osls.training.trainer import Schedule, Trainer, as_tensor, scoring_chunk, seeded
 
 __all__ = [
     "Blend",

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from osls._typing import AnyArray, Floats, Ints
-from osls.training.core import as_tensor, score_rows, scoring_chunk
+from osls._core.arrays import AnyArray, Floats, Ints
 from osls.training.encoding import Encoder
+from osls.training.trainer import as_tensor, score_rows, scoring_chunk
 
 __all__ = ["Blended", "Constant", "FittedClassifier", "Networks", "Predictor", "SklearnModels"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from osls._typing import AnyArray, Bools, Floats, Ints
+from osls._core.arrays import AnyArray, Bools, Floats, Ints
 
 __all__ = ["EpochSampler", "Split", "assign_folds"]
 

@@ -1,0 +1,1 @@
+"""Small things that every room uses; it imports none of them."""

@@ -1,0 +1,199 @@
+"""Methods by name: an adapter with parameters, and what it answers on a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import signature
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from osls._core.arrays import AnyArray, Floats
+from osls._core.names import unknown
+from osls._core.progress import History
+from osls.app.bench.networks import NetworkPlan, NetworkSpec
+from osls.base import OpenSetAdapter
+from osls.baselines import (
+    CMU,
+    DANCE,
+    KPU,
+    UAN,
+    BackpropODA,
+    DomainDiscriminator,
+    OpenSetEM,
+    SeparateToAdapt,
+    SourceOnly,
+)
+from osls.datasets import OSLSProblem
+from osls.mixture import BBE, DEDPUL, ElkanNoto, Regroup
+from osls.pulse import PULSE
+from osls.training.choose import choose_learner
+from osls.training.sampling import assign_folds
+
+__all__ = [
+    "METHODS",
+    "MIXTURES",
+    "MODEL_PARAMETERS",
+    "Answers",
+    "Method",
+    "find_method",
+    "make_mixture",
+    "run_method",
+]
+
+# Called after an epoch with its number and the target's probabilities.
+Follow = Callable[[int, Floats], None]
+
+MIXTURES = {"bbe": BBE, "dedpul": DEDPUL, "elkan-noto": ElkanNoto, "regroup": Regroup}
+# Parameters that take a model or a network.
+MODEL_PARAMETERS = ("source_classifier", "discriminator", "network")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Method:
+    """An adapter and the parameters that make it this method; the oracle has no adapter."""
+
+    adapter: type[OpenSetAdapter] | None
+    preset: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a method says of the target rows, the test rows, and the target's mix, and how it got there."""
+
+    target_labels: AnyArray
+    test_labels: AnyArray
+    target_marginal: Floats
+    novel_interval: tuple[float, float] | None = None
+    novelty_pvalue: float | None = None
+    verdict: str | None = None
+    history: History = field(default_factory=list)
+    known_score: Floats | None = None
+    known_labels: AnyArray | None = None
+
+
+METHODS: dict[str, Method] = {
+    "pulse": Method(PULSE),
+    "pulse-bbe": Method(PULSE, {"shift": "bbe"}),
+    "pulse-mlp": Method(PULSE, {"source_classifier": "mlp", "discriminator": "mlp"}),
+    "pulse-trees": Method(PULSE, {"source_classifier": "trees", "discriminator": "trees"}),
+    "pulse-paper": Method(PULSE, {"recipe": "paper"}),
+    "pulse-alternative": Method(PULSE, {"mixture": "dedpul", "objective": "nnpu"}),
+    "pulse-separability": Method(PULSE, {"shift": "separability"}),
+    "source-only": Method(SourceOnly),
+    "domain-disc": Method(DomainDiscriminator),
+    "open-set-em": Method(OpenSetEM),
+    "k-pu": Method(KPU),
+    "backprop-oda": Method(BackpropODA),
+    "sta": Method(SeparateToAdapt),
+    "uan": Method(UAN),
+    "cmu": Method(CMU),
+    "dance": Method(DANCE),
+    "oracle": Method(None),
+}
+
+
+def find_method(name: str) -> Method:
+    """Look a method up by name."""
+    if name not in METHODS:
+        raise ValueError(unknown("method", name, METHODS))
+    return METHODS[name]
+
+
+def make_mixture(value: Any) -> Any:
+    """Make a mixture estimator from its name, or from a mapping with ``name`` and its parameters."""
+    options = {"name": value} if isinstance(value, str) else dict(value)
+    name = options.pop("name", None)
+    if name not in MIXTURES:
+        raise ValueError(unknown("mixture", name, MIXTURES))
+    known = signature(MIXTURES[name]).parameters
+    for key in options:
+        if key not in known:
+            raise ValueError(unknown(f"parameter of {name!r}", key, known))
+    return MIXTURES[name](**options)
+
+
+def run_method(
+    name: str,
+    problem: OSLSProblem,
+    *,
+    seed: int,
+    parameters: Mapping[str, Any] = _NOTHING,
+    network: NetworkPlan | None = None,
+    follow: Follow | None = None,
+) -> Answers:
+    """Fit a method on a problem and collect its answers.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``METHODS``.
+    problem : OSLSProblem
+        Only the oracle sees more of it than ``training_data()`` and ``X_test``.
+    seed : int
+        Seed of the fit.
+    parameters : mapping
+        In a study's notation, checked; models that are networks as a mapping of ``NetworkSpec``.
+    network : NetworkPlan, optional
+        The network of the data set, for every model that the parameters leave open.
+    follow : callable, optional
+        Called after every epoch by the methods that have epochs.
+    """
+    method = find_method(name)
+    if method.adapter is None:
+        return _oracle(problem, seed, network, parameters.get("max_steps"))
+    model = _build(method, seed, parameters, network, follow).fit(**problem.training_data())
+    diagnostics = getattr(model, "diagnostics_", None)
+    return Answers(
+        model.target_labels_,
+        model.predict(problem.X_test) if len(problem.y_test) else problem.y_test,
+        model.target_marginal_,
+        novel_interval=getattr(model, "novel_interval_", None),
+        novelty_pvalue=getattr(model, "novelty_pvalue_", None),
+        verdict=None if diagnostics is None else str(diagnostics.verdict.status),
+        history=list(model.history_),
+        known_score=getattr(model, "known_score_", None),
+        known_labels=getattr(model, "known_labels_", None),
+    )
+
+
+def _build(
+    method: Method,
+    seed: int,
+    parameters: Mapping[str, Any],
+    network: NetworkPlan | None,
+    follow: Follow | None,
+) -> OpenSetAdapter:
+    assert method.adapter is not None
+    known = signature(method.adapter).parameters
+    chosen: dict[str, Any] = dict(method.preset) | dict(parameters)
+    if network is not None:
+        chosen = {p: network for p in MODEL_PARAMETERS if p in known} | chosen
+    for key in MODEL_PARAMETERS:
+        if isinstance(chosen.get(key), dict):
+            vectors = None if network is None else network.vectors
+            chosen[key] = NetworkPlan(NetworkSpec.model_validate(chosen[key]), vectors)
+    if chosen.get("mixture") is not None:
+        chosen["mixture"] = make_mixture(chosen["mixture"])
+    if follow is not None and "callback" in known:
+        chosen["callback"] = follow
+    return method.adapter(**chosen, random_state=seed)
+
+
+def _oracle(problem: OSLSProblem, seed: int, network: NetworkPlan | None, max_steps: int | None) -> Answers:
+    """Train the default models with the target's labels: the accuracy nobody without them can expect."""
+    names = np.append(problem.classes, problem.novel_label)
+    index = {name: i for i, name in enumerate(names.tolist())}
+    y = np.array([index[label] for label in problem.y_target.tolist()])
+    learner = choose_learner(
+        network or "auto", problem.X_target, max_steps=max_steps, device="auto", n_jobs=None
+    )
+    fold = assign_folds(y, 5, np.random.default_rng(seed))
+    models = learner.cross_fit(y, np.ones(len(y)), fold, len(names), seed)
+    answer = names[:0]
+    if len(problem.y_test):
+        answer = names[models.predictor.predict_proba(problem.X_test).argmax(axis=1)]
+    return Answers(names[models.scores.argmax(axis=1)], answer, problem.target_marginal)

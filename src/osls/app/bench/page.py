@@ -1,0 +1,329 @@
+"""Results to one self-contained page: figures, tables, and how to make them again."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import yaml
+from markupsafe import Markup
+
+from osls import __version__
+from osls.app.bench.charts import COLOURS, Bar, Strip, error_bars, rank_plot, strips
+from osls.app.bench.compare import (
+    Aggregate,
+    Ranks,
+    aggregate,
+    common_methods,
+    comparable,
+    mean_ranks,
+    win_rates,
+)
+from osls.app.bench.courses import GRID, courses
+from osls.app.bench.results import Results
+from osls.app.bench.rows import Row
+from osls.app.bench.summary import METRICS, Group, Stat, summarise
+from osls.app.bench.table import choose_metrics
+from osls.app.report.fluid import Line as CourseLine
+from osls.app.report.fluid import line_chart
+from osls.app.report.render import render
+
+__all__ = ["bench_page"]
+
+# The two that the paper's Figure 1 aggregates.
+_HEADLINE = ("acc_all", "mpe_novel")
+_ERROR_WORDS = {"acc_all": "Target error (1 - accuracy)", "mpe_novel": "Error of the novel share"}
+
+
+def bench_page(results: Sequence[Results], *, title: str = "") -> str:
+    """Return the page of one or several studies' results.
+
+    Parameters
+    ----------
+    results : list of Results
+        From :func:`osls.app.bench.results.read_results`. The rows of several are shown together.
+    title : str
+        Heading; by default the first study's title.
+    """
+    rows = [row for result in results for row in result.rows]
+    groups = summarise(rows)
+    names = list(dict.fromkeys(line.method for group in groups for line in group.lines))
+    styles = {name: f"m{i % COLOURS}" for i, name in enumerate(names)}
+    about = [_about(result) for result in results]
+    parts = [_group(group, rows, styles) for group in groups]
+    overall = _overall(groups, rows, styles) if len(groups) > 1 else None
+    failures = [row for row in rows if row["error"] is not None]
+    sections = [("main", "Overview")]
+    sections += [("overall", "All data sets")] if overall else []
+    sections += [(part["anchor"], part["title"]) for part in parts]
+    sections += [("failures", "Failures")] if failures else []
+    return render(
+        "bench.html",
+        **_frame(),
+        sections=[*sections, ("made", "How it was made")],
+        title=title or about[0]["title"],
+        about=about,
+        runs=_runs(rows, groups),
+        overall=overall,
+        groups=parts,
+        methods=[(name, styles[name]) for name in names],
+        failures=failures,
+        made=_made(rows),
+    )
+
+
+def _frame() -> dict[str, Any]:
+    """Looks and script, and their hashes for the Content-Security-Policy."""
+    folder = files("osls.app.report") / "templates"
+    texts = {name: (folder / name).read_text(encoding="utf-8").strip() for name in _PARTS}
+    style, script = f"{texts['report.css']}\n{texts['bench.css']}", texts["report.js"]
+    return {
+        "version": __version__,
+        "style": Markup(style),  # nosec B704  # our own file
+        "style_hash": _hash(style),
+        "script": Markup(script),  # nosec B704  # our own file
+        "script_hash": _hash(script),
+    }
+
+
+_PARTS = ("report.css", "bench.css", "report.js")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _about(result: Results) -> dict[str, str]:
+    """Name, title and text of a study."""
+    content = yaml.safe_load(result.study) if result.study else None
+    content = content if isinstance(content, dict) else {}
+    return {
+        "name": str(content.get("name", result.name)),
+        "title": str(content.get("title") or result.name),
+        "text": str(content.get("about", "")),
+        "yaml": result.study or "",
+    }
+
+
+def _runs(rows: Sequence[Row], groups: Sequence[Group]) -> dict[str, str]:
+    hours = sum(row["cpu_seconds"] or row["seconds"] or 0 for row in rows) / 3600
+    return {
+        "runs": f"{len(rows):,}",
+        "data": str(len({group.data for group in groups})),
+        "methods": str(len({row["method"] for row in rows})),
+        "time": f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.0f} min",
+    }
+
+
+# -- One data set ----------------------------------------------------------------------------------------
+
+
+def _group(group: Group, rows: Sequence[Row], styles: dict[str, str]) -> dict[str, Any]:
+    mine = [r for r in rows if (r["data"], r["setting"] or "") == (group.data, group.setting)]
+    first = next((r for r in mine if r["error"] is None), None)
+    return {
+        "title": group.title,
+        "anchor": "data-" + re.sub(r"[^a-z0-9]+", "-", group.title.lower()).strip("-"),
+        "sizes": first and _sizes([r for r in mine if r["error"] is None]),
+        "strips": [
+            (METRICS[column].heading, chart)
+            for column in _HEADLINE
+            if (chart := _strip_chart(group, column, styles)) is not None
+        ],
+        "courses": [
+            (METRICS[column].heading, chart)
+            for column in _HEADLINE
+            if (chart := _course_chart(group, mine, column, styles)) is not None
+        ],
+        "course_methods": {c.method for column in _HEADLINE for c in courses(mine, column)},
+        **_table(group, styles),
+    }
+
+
+def _sizes(rows: Sequence[Row]) -> str:
+    """What the problems were, in a sentence."""
+
+    def span(column: str, times: float = 1) -> str:
+        values = [row[column] * times for row in rows if row.get(column) is not None]
+        low, high = (f"{value:,.0f}" for value in (min(values), max(values)))
+        return low if low == high else f"{low} to {high}"
+
+    return (
+        f"{span('n_source')} labelled and {span('n_target')} unlabelled rows, {span('k')} known classes, "
+        f"{span('novel_true', 100)}\N{NO-BREAK SPACE}% novel."
+    )
+
+
+def _strip_chart(group: Group, column: str, styles: dict[str, str]) -> Markup | None:
+    lines = [line for line in group.lines if column in line.stats and line.stats[column].values]
+    # The oracle is told the mix; that it gets it right says nothing.
+    lines = [line for line in lines if not line.oracle or METRICS[column].higher_is_better]
+    if not lines:
+        return None
+    rows = [
+        Strip(
+            line.method,
+            styles[line.method],
+            line.stats[column].values,
+            line.stats[column].paper,
+            line.stats[column].best,
+        )
+        for line in lines
+    ]
+    metric = METRICS[column]
+    return strips(f"{metric.heading} on {group.title}", rows, from_zero=not metric.higher_is_better)
+
+
+def _course_chart(group: Group, rows: Sequence[Row], column: str, styles: dict[str, str]) -> Markup | None:
+    found = courses(rows, column)
+    if not found:
+        return None
+    lines = [CourseLine(c.method, styles[c.method], c.mean, c.low, c.high) for c in found]
+    return line_chart(
+        f"{METRICS[column].heading} during training on {group.title}",
+        GRID,
+        lines,
+        x_ticks=[(0.0, "begin"), (0.5, "half of the training"), (1.0, "end")],
+        y_words=lambda value: f"{value:.2g}",
+        top=1.0 if METRICS[column].higher_is_better else None,
+    )
+
+
+def _table(group: Group, styles: dict[str, str]) -> dict[str, Any]:
+    """Headings and lines; a cell is None or has mean, spread, worst and the paper's figure as words."""
+    metrics = choose_metrics((), [group])
+    return {
+        "headings": [METRICS[m].heading for m in metrics],
+        # One number for all needs no column.
+        "draws": group.lines[0].draws if len({(n.draws, n.failed) for n in group.lines}) == 1 else None,
+        "lines": [
+            {
+                "method": line.method,
+                "style": styles[line.method],
+                "draws": line.draws,
+                "failed": line.failed,
+                "cells": [_cell(line.stats.get(m)) for m in metrics],
+            }
+            for line in group.lines
+        ],
+        "has_paper": any(stat.paper is not None for line in group.lines for stat in line.stats.values()),
+    }
+
+
+def _cell(stat: Stat | None) -> dict[str, Any] | None:
+    if stat is None or not stat.values:
+        return None
+    words = stat.metric.words
+    return {
+        "value": stat.mean,
+        "mean": words(stat.mean),
+        "best": stat.best,
+        "std": None if stat.std is None else _short(words(stat.std)),
+        "worst": None if stat.std is None else _short(words(stat.worst)),
+        "paper": None if stat.paper is None else words(stat.paper),
+    }
+
+
+def _short(number: str) -> str:
+    """A fraction without its leading zero: the small print decides how wide a column is."""
+    return re.sub(r"^(-?)0(\.\d{3})$", r"\1\2", number)
+
+
+# -- All data sets ---------------------------------------------------------------------------------------
+
+
+def _overall(every: Sequence[Group], rows: Sequence[Row], styles: dict[str, str]) -> dict[str, Any] | None:
+    groups = comparable(every)
+    methods = common_methods(groups)
+    if len(methods) < 2 or len(groups) < 2:
+        return None
+    places = {(group.data, group.setting) for group in groups}
+    shared = [row for row in rows if (row["data"], row["setting"] or "") in places]
+    errors = {column: found for column in _HEADLINE if (found := aggregate(groups, column))}
+    ranks = {column: ranked for column in _HEADLINE if (ranked := mean_ranks(groups, column))}
+    return {
+        "problems": len(groups),
+        "left_out": sorted({row["method"] for row in rows} - set(methods)),
+        "elsewhere": [group.title for group in every if group not in groups],
+        "bars": [(_ERROR_WORDS[column], _bars(found, column, styles)) for column, found in errors.items()],
+        "has_spread": any(a.std is not None for found in errors.values() for a in found),
+        "has_paper": any(a.paper is not None for found in errors.values() for a in found),
+        "ranks": [_ranks(ranked, column, styles) for column, ranked in ranks.items()],
+        "wins": [w for column in _HEADLINE if (w := _wins(shared, column, methods, styles))],
+    }
+
+
+def _bars(found: Sequence[Aggregate], column: str, styles: dict[str, str]) -> Markup:
+    ordered = sorted(found, key=lambda a: a.mean)
+    bars = [Bar(a.method, styles[a.method], a.mean, a.std, a.paper) for a in ordered]
+    return error_bars(f"{_ERROR_WORDS[column]}, mean over data sets", bars)
+
+
+def _ranks(ranks: Ranks, column: str, styles: dict[str, str]) -> dict[str, Any]:
+    named = [(method, styles[method]) for method in ranks.methods]
+    return {
+        "heading": METRICS[column].heading,
+        "chart": rank_plot(f"Mean ranks by {METRICS[column].heading}", named, ranks.ranks, ranks.difference),
+        "difference": f"{ranks.difference:.2f}",
+        "p_value": "< 0.001" if ranks.p_value < 0.001 else f"= {ranks.p_value:.3f}",
+        "problems": ranks.problems,
+    }
+
+
+def _wins(
+    rows: Sequence[Row], column: str, methods: Sequence[str], styles: dict[str, str]
+) -> dict[str, Any] | None:
+    found = win_rates(rows, column, methods)
+    if found is None:
+        return None
+    order = sorted(range(len(methods)), key=lambda i: -float(found.rates[i].sum()))
+    return {
+        "heading": METRICS[column].heading,
+        "draws": found.draws,
+        "columns": [methods[j] for j in order],
+        "lines": [
+            {
+                "method": methods[i],
+                "style": styles[methods[i]],
+                "cells": [None if i == j else _share(float(found.rates[i, j])) for j in order],
+            }
+            for i in order
+        ],
+    }
+
+
+def _share(rate: float) -> tuple[str, str]:
+    """A share of wins in words, and the class of its shade."""
+    return f"{100 * rate:.0f} %", f"w{round(4 * rate)}"
+
+
+# -- How it was made -------------------------------------------------------------------------------------
+
+
+def _made(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """Versions and hardware that the rows name, the most frequent first."""
+
+    def counted(column: str) -> list[str]:
+        texts = Counter(row[column] for row in rows if row.get(column))
+        return [
+            ", ".join(f"{k} {v}" for k, v in json.loads(text).items() if v is not None)
+            + ("" if len(texts) == 1 else f" ({times} runs)")
+            for text, times in texts.most_common()
+        ]
+
+    warned = Counter(w for row in rows for w in json.loads(row.get("warnings") or "[]"))
+    return [
+        (heading, lines)
+        for heading, lines in (
+            ("Versions", counted("versions")),
+            ("Hardware", counted("hardware")),
+            ("Warnings", [f"{text} ({times} runs)" for text, times in warned.most_common(10)]),
+        )
+        if lines
+    ]

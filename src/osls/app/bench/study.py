@@ -1,0 +1,201 @@
+"""A study: one YAML file that says what is run on what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import signature
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, field_validator, model_validator
+
+from osls._core.names import unknown
+from osls.app.bench.models import Strict, explain
+from osls.app.bench.networks import NETWORKS, PAPER_NETWORKS, NetworkSpec
+from osls.app.bench.paper import TABLES
+from osls.app.bench.strict_yaml import read_yaml
+
+__all__ = ["DataSpec", "MethodSpec", "Setting", "Study", "load_study", "parse_study"]
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Setting(Strict):
+    """How a labelled data set becomes a problem; what is left out is the data set's or the simulator's."""
+
+    label: str | None = None
+    paper: str | None = None
+    rows: PositiveInt | Literal["all"] | None = None
+    novel: Annotated[int, Field(ge=0)] | list[int | str] | None = None
+    source_fraction: tuple[Share, Share] | None = None
+    source_marginal: list[Share] | None = None
+    target_marginal: list[Share] | None = None
+    target_size: PositiveInt | None = None
+    test_size: Annotated[float, Field(ge=0, lt=1)] | None = None
+
+    def split(self) -> dict[str, Any]:
+        """What is set of the above that shapes the problem."""
+        return self.model_dump(
+            exclude_none=True, exclude={"label", "paper"}, include=set(Setting.model_fields)
+        )
+
+
+class DataSpec(Setting):
+    """A data set, its split, and its network; ``options`` are those of its loader, such as ``size``."""
+
+    name: str
+    options: dict[str, Any] = Field(default={})
+    network: str | None = None
+    settings: list[Setting] = Field(default=[])
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        from osls.datasets import DATASETS
+
+        if name not in DATASETS:
+            raise ValueError(unknown("data set", name, DATASETS))
+        return name
+
+    @model_validator(mode="after")
+    def _known_options(self) -> Self:
+        from osls.datasets import DATASETS
+
+        parameters = signature(DATASETS[self.name].load).parameters.values()
+        known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        for key in self.options:
+            if key not in known:
+                raise ValueError(f"options.{key}: {unknown(f'option of {self.name!r}', key, known)}")
+        return self
+
+
+class MethodSpec(Strict):
+    """A method with parameters; a grid makes one method of each combination."""
+
+    name: str
+    label: str | None = None
+    paper: str | None = None
+    parameters: dict[str, Any] = Field(default={})
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        from osls.app.bench.methods import find_method
+
+        find_method(name)
+        return name
+
+    def variants(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Labels and parameters, one pair for each combination of the grid."""
+        for values in product(*self.grid.values()):
+            point = dict(zip(self.grid, values, strict=True))
+            words = [self.label or self.name, *(f"{key}={value}" for key, value in point.items())]
+            yield " ".join(words), self.parameters | point
+
+
+def _by_name(given: Any) -> Any:
+    """A bare name stands for a mapping with nothing else."""
+    return {"name": given} if isinstance(given, str) else given
+
+
+class Study(Strict):
+    """Every (data set, setting, method, draw) of a study.
+
+    ``profile`` decides what data sets get that name no network: "cpu" leaves the choice to the methods and
+    caps the rows of large data sets; "paper" takes the paper's network and schedule, and all rows.
+    ``defaults`` are parameters for every method that has them. ``paper`` names the table of the paper whose
+    figures stand beside ours.
+    """
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    title: str = ""
+    about: str = ""
+    profile: Literal["cpu", "paper"] = "cpu"
+    paper: str | None = None
+    seed: int = Field(default=0, ge=0)
+    draws: PositiveInt | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = 3
+    data: list[Annotated[DataSpec, BeforeValidator(_by_name)]] = Field(min_length=1)
+    settings: list[Setting] = Field(default=[])
+    networks: dict[str, NetworkSpec] = Field(default={})
+    defaults: dict[str, Any] = Field(default={})
+    methods: list[Annotated[MethodSpec, BeforeValidator(_by_name)]] = Field(min_length=1)
+
+    @field_validator("paper")
+    @classmethod
+    def _known_table(cls, table: str | None) -> str | None:
+        if table is not None and table not in TABLES:
+            raise ValueError(unknown("table of the paper", table, TABLES))
+        return table
+
+    @property
+    def draw_numbers(self) -> list[int]:
+        """The draws; a number n stands for 0 to n - 1."""
+        return list(range(self.draws)) if isinstance(self.draws, int) else self.draws
+
+    @property
+    def all_networks(self) -> dict[str, NetworkSpec]:
+        """The built-in networks and the study's own, which win."""
+        return NETWORKS | self.networks
+
+    def network_of(self, data: DataSpec) -> NetworkSpec | None:
+        """The network for a data set, or None to leave it to the methods."""
+        own = PAPER_NETWORKS.get(data.name) if self.profile == "paper" else None
+        name = data.network or own
+        return None if name in (None, "auto") else self.all_networks[name]
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Self:
+        for i, data in enumerate(self.data):
+            if data.network not in (None, "auto", *self.all_networks):
+                known = ["auto", *self.all_networks]
+                raise ValueError(f"data[{i}].network: {unknown('network', data.network, known)}")
+        self._check_defaults()
+        for i, method in enumerate(self.methods):
+            for _, parameters in method.variants():
+                self._check_parameters(i, method, parameters)
+        return self
+
+    def _check_defaults(self) -> None:
+        from osls.app.bench.parameters import parameter_names
+
+        known = {p for method in self.methods for p in parameter_names(method.name)}
+        for key in self.defaults:
+            if key not in known:
+                raise ValueError(f"defaults.{key}: {unknown('parameter of the methods here', key, known)}")
+
+    def _check_parameters(self, i: int, method: MethodSpec, parameters: dict[str, Any]) -> None:
+        from osls.app.bench.parameters import check_parameters
+
+        try:
+            check_parameters(method.name, parameters, self.all_networks)
+        except ValueError as error:
+            raise ValueError(f"methods[{i}].parameters.{error}") from None
+
+
+def parse_study(content: dict[str, Any], source: str = "study") -> Study:
+    """Validate the content of a study file; every problem in it is named with its path."""
+    try:
+        return Study.model_validate(content)
+    except ValidationError as error:
+        lines = explain(error).splitlines()
+        raise ValueError("\n".join(f"{source}: {line}" for line in lines)) from None
+
+
+def load_study(path: Path) -> Study:
+    r"""Read and validate a study file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from osls.app.bench.study import load_study
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "mine.yml"
+    ...     _ = file.write_text("name: mine\ndata: [digits]\nmethods: [pulse, source-only]\ndraws: 2\n")
+    ...     study = load_study(file)
+    >>> [method.name for method in study.methods], study.draw_numbers
+    (['pulse', 'source-only'], [0, 1])
+    """
+    return parse_study(read_yaml(path), str(path))

@@ -1,0 +1,190 @@
+"""Summaries as text: markdown, LaTeX, CSV, and a table for the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from osls._core.names import unknown
+from osls.app.bench.summary import METRICS, Group, Line, Stat
+
+__all__ = ["DEFAULT_METRICS", "FORMATS", "choose_metrics", "format_table", "terminal_tables"]
+
+DEFAULT_METRICS = ("acc_all", "acc_seen", "acc_novel", "mpe_seen", "mpe_novel", "test_acc_all", "seconds")
+FORMATS = ("markdown", "latex", "csv")
+
+
+def choose_metrics(names: Sequence[str], groups: Sequence[Group]) -> list[str]:
+    """Return the named metrics, or the usual ones, that some line has.
+
+    The threshold in hindsight and the regret are added where the results have them.
+    """
+    for name in names:
+        if name not in METRICS:
+            raise ValueError(unknown("metric", name, METRICS))
+    wanted = list(names) or [*DEFAULT_METRICS[:-1], "acc_best_threshold", "regret", DEFAULT_METRICS[-1]]
+    there = {column for group in groups for line in group.lines for column in line.stats}
+    return [name for name in wanted if name in there]
+
+
+def format_table(groups: Sequence[Group], kind: str, metrics: Sequence[str] = ()) -> str:
+    """Write a summary as markdown, LaTeX or CSV.
+
+    Parameters
+    ----------
+    groups : list of Group
+        From :func:`osls.app.bench.summary.summarise`.
+    kind : {"markdown", "latex", "csv"}
+        The first two show mean ± standard deviation (worst draw), the best mean in bold, and the paper's
+        figure in a column of its own where it has one. CSV has every number in full.
+    metrics : list of str
+        Columns of ``METRICS``; by default the usual ones.
+    """
+    if kind not in FORMATS:
+        raise ValueError(unknown("format", kind, FORMATS))
+    chosen = choose_metrics(metrics, groups)
+    if kind == "csv":
+        return _csv(groups, chosen)
+    write = _markdown if kind == "markdown" else _latex
+    return "\n\n".join(write(group, chosen) for group in groups) + "\n"
+
+
+# -- Markdown and LaTeX ----------------------------------------------------------------------------------
+
+
+def _columns(group: Group, metrics: Sequence[str]) -> list[tuple[str, bool]]:
+    """Metrics of a group and, behind those that the paper has, its own column."""
+    columns = []
+    for metric in metrics:
+        stats = [line.stats[metric] for line in group.lines if metric in line.stats]
+        if stats:
+            columns.append((metric, False))
+        if any(stat.paper is not None for stat in stats):
+            columns.append((metric, True))
+    return columns
+
+
+def _body(group: Group, columns: Sequence[tuple[str, bool]], bold: str, pm: str) -> list[list[str]]:
+    body = []
+    for line in group.lines:
+        cells = [line.method]
+        for metric, paper in columns:
+            stat = line.stats.get(metric)
+            cells.append(_paper_words(stat) if paper else _words(stat, bold, pm))
+        body.append([*cells, _draws(line)])
+    return body
+
+
+def _words(stat: Stat | None, bold: str, pm: str) -> str:
+    """Mean ± std (worst)."""
+    if stat is None or not stat.values:
+        return "-"
+    words = stat.metric.words
+    mean = bold.format(words(stat.mean)) if stat.best else words(stat.mean)
+    return mean if stat.std is None else f"{mean} {pm} {words(stat.std)} ({words(stat.worst)})"
+
+
+def _paper_words(stat: Stat | None) -> str:
+    return "-" if stat is None or stat.paper is None else stat.metric.words(stat.paper)
+
+
+def _draws(line: Line) -> str:
+    return f"{line.draws} (+{line.failed} failed)" if line.failed else str(line.draws)
+
+
+def _markdown(group: Group, metrics: Sequence[str]) -> str:
+    columns = _columns(group, metrics)
+    heads = ["Method", *("paper" if paper else METRICS[m].heading for m, paper in columns), "Draws"]
+    rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *_body(group, columns, "**{}**", "±")]
+    table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([f"### {group.title}", "", *table])
+
+
+_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+}
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _latex(group: Group, metrics: Sequence[str]) -> str:
+    columns = _columns(group, metrics)
+    heads = ["Method", *("paper" if paper else METRICS[m].heading for m, paper in columns), "Draws"]
+    body = _body(group, columns, r"\textbf{{{}}}", r"$\pm$")
+    lines = [" & ".join([_escaped(row[0]), *row[1:]]) + r" \\" for row in body]
+    return "\n".join(
+        [
+            f"% {group.title}",
+            r"\begin{tabular}{l" + "r" * (len(heads) - 1) + "}",
+            r"\toprule",
+            r"\multicolumn{" + str(len(heads)) + r"}{l}{\textbf{" + _escaped(group.title) + r"}} \\",
+            " & ".join(heads) + r" \\",
+            r"\midrule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )
+
+
+# -- CSV and the terminal --------------------------------------------------------------------------------
+
+
+def _csv(groups: Sequence[Group], metrics: Sequence[str]) -> str:
+    parts = ("mean", "std", "worst", "paper")
+    names = ["data", "setting", "method", "draws", "failed", *(f"{m}_{p}" for m in metrics for p in parts)]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    for group in groups:
+        for line in group.lines:
+            record: dict[str, Any] = {
+                "data": group.data,
+                "setting": group.setting,
+                "method": line.method,
+                "draws": line.draws,
+                "failed": line.failed,
+            }
+            for name, stat in line.stats.items():
+                if name in metrics:
+                    record[f"{name}_paper"] = stat.paper
+                if name in metrics and stat.values:
+                    record |= {f"{name}_{part}": getattr(stat, part) for part in parts[:3]}
+            writer.writerow(record)
+    return out.getvalue()
+
+
+def terminal_tables(groups: Sequence[Group]) -> Iterator[Any]:
+    """Yield a rich table for each data set and setting."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    for group in groups:
+        metrics = choose_metrics((), [group])
+        table = Table(
+            title=f"{escape(group.title)}: mean, ± std over draws, (worst draw)",
+            box=box.SIMPLE,
+            show_lines=True,
+            padding=(0, 1),
+        )
+        for head in ("Method", "Draws", *(METRICS[metric].heading for metric in metrics)):
+            table.add_column(head, overflow="fold")
+        for line in group.lines:
+            cells = (_stacked(line.stats.get(metric)) for metric in metrics)
+            table.add_row(escape(line.method), _draws(line), *cells)
+        yield table
+
+
+def _stacked(stat: Stat | None) -> str:
+    if stat is None or not stat.values:
+        return "-"
+    words = stat.metric.words
+    mean = f"[bold]{words(stat.mean)}[/]" if stat.best else words(stat.mean)
+    return mean if stat.std is None else f"{mean}\n±{words(stat.std)}\n({words(stat.worst)})"

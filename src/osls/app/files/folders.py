@@ -1,0 +1,108 @@
+"""Folders of pictures or of text files; for the source, the name of the sub-folder is the class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from osls.app.files.errors import InputError, shorten
+from osls.app.files.images import IMAGE_SUFFIXES
+from osls.app.files.rows import BATCH_ROWS, CLASS_COLUMN, FILE_COLUMN, TEXT_COLUMN, RowFile
+from osls.app.files.scan import scan_text
+
+__all__ = ["FolderRows"]
+
+_MAX_TEXT_BYTES = 16 << 20
+
+
+class FolderRows(RowFile):
+    """One row a file: its path, its text if it is one, and its class if the folder has sub-folders.
+
+    Attributes
+    ----------
+    folder : Path
+        Where the paths in the column "file" start.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._files, self._classes, notes = _list_files(folder)
+        pictures = self._files[0].suffix.lower() in IMAGE_SUFFIXES
+        self.kind = "images" if pictures else "text"
+        columns = [FILE_COLUMN] if pictures else [FILE_COLUMN, TEXT_COLUMN]
+        super().__init__(str(folder), [*columns, CLASS_COLUMN], notes)
+
+    def unlabelled(self) -> None:
+        """Forget the classes: the sub-folders of a target say nothing."""
+        self.columns = tuple(column for column in self.columns if column != CLASS_COLUMN)
+
+    def check_classes(self) -> None:
+        """Insist that every file lies in a folder that names its class."""
+        for file, name in zip(self._files, self._classes, strict=True):
+            if not name:
+                raise InputError(
+                    f"{file}: lies outside any class folder; arrange the source as "
+                    f"{self.folder.name}/<class>/{file.name}."
+                )
+
+    def count(self) -> int:
+        return len(self._files)
+
+    def batches(self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
+        """List the files; texts are read here, pictures when they are encoded."""
+        wanted = list(self.columns if columns is None else columns)
+        for first in range(0, len(self._files), size):
+            files = self._files[first : first + size]
+            values = {FILE_COLUMN: [str(file) for file in files]}
+            if CLASS_COLUMN in wanted:
+                values[CLASS_COLUMN] = self._classes[first : first + size]
+            if TEXT_COLUMN in wanted:
+                values[TEXT_COLUMN] = [_read_text(file) for file in files]
+            yield pd.DataFrame({name: values[name] for name in wanted}, dtype="str")
+
+
+def _list_files(folder: Path) -> tuple[list[Path], list[str], list[str]]:
+    pictures, texts, others = [], [], 0
+    for path in sorted(folder.rglob("*")):
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
+        if path.is_dir():
+            if not any(path.iterdir()):
+                raise InputError(f"{path}: the folder is empty; put its files there or remove it.")
+        elif path.suffix.lower() in IMAGE_SUFFIXES:
+            pictures.append(path)
+        elif path.suffix.lower() == ".txt":
+            texts.append(path)
+        else:
+            others += 1
+    if pictures and texts:
+        raise InputError(
+            f"{folder}: holds pictures and texts ({shorten(pictures[0].name)} and {shorten(texts[0].name)}); "
+            "keep one kind in the folder."
+        )
+    files = pictures or texts
+    if not files:
+        raise InputError(
+            f"{folder}: holds no pictures ({', '.join(IMAGE_SUFFIXES)}) and no .txt files; "
+            "check that this is the right folder."
+        )
+    classes = [_class_of(path, folder) for path in files]
+    notes = [f"{folder}: {others} files that are neither pictures nor .txt were not read."] if others else []
+    return files, classes, notes
+
+
+def _class_of(path: Path, folder: Path) -> str:
+    parts = path.relative_to(folder).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def _read_text(path: Path) -> str:
+    if path.stat().st_size > _MAX_TEXT_BYTES:
+        raise InputError(
+            f"{path}: the text is larger than {_MAX_TEXT_BYTES >> 20} MB; split it into one file a document."
+        )
+    if scan_text(path).empty:
+        raise InputError(f"{path}: the file is empty; remove it.")
+    return path.read_text(encoding="utf-8-sig")

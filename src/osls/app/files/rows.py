@@ -1,0 +1,150 @@
+"""Rows in a file, in a folder or in memory, all read the same way: batch by batch, as pandas frames."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from osls._core.arrays import Ints
+from osls.app.files.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    from osls.app.answer import Kind
+
+__all__ = [
+    "BATCH_ROWS",
+    "CLASS_COLUMN",
+    "FILE_COLUMN",
+    "TEXT_COLUMN",
+    "MemoryRows",
+    "RowFile",
+    "as_rows",
+    "rows_per_batch",
+]
+
+BATCH_ROWS = 50_000
+_BATCH_VALUES = 10_000_000
+# The columns of a folder: which file, its text, and the class that its folder names.
+FILE_COLUMN, TEXT_COLUMN, CLASS_COLUMN = "file", "text", "class"
+
+
+def rows_per_batch(n_columns: int) -> int:
+    """Return how many rows of so many columns can be handled at once in about 300 MB."""
+    return max(1000, min(BATCH_ROWS, _BATCH_VALUES // max(n_columns, 1)))
+
+
+class RowFile(ABC):
+    """Rows that can be read once or many times.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    columns : tuple of str
+        Names of its columns.
+    kind : {"table", "text", "images"}
+        What a row is.
+    notes : tuple of str
+        What a reader should know about how it was read.
+    """
+
+    kind: Kind = "table"
+
+    def __init__(self, name: str, columns: Sequence[str], notes: Sequence[str] = ()):
+        self.name = name
+        self.columns = tuple(columns)
+        self.notes = tuple(notes)
+        self._check_columns()
+
+    def _check_columns(self) -> None:
+        twice = [column for column, times in Counter(self.columns).items() if times > 1]
+        if twice:
+            raise InputError(
+                f"{self.name}: the column {shorten(twice[0])} appears more than once; "
+                "rename or remove one of them."
+            )
+        if not self.columns:
+            raise InputError(f"{self.name}: there are no columns; check that this is the right file.")
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
+        """Yield the rows in order; values may still be the strings of the file."""
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return sum(len(batch) for batch in self.batches(self.columns[:1]))
+
+    def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Turn strings into numbers and dates where a whole column is such; formats with types: nothing."""
+        return frame
+
+    def read(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Read all rows."""
+        return self.typed(self.read_raw(columns))
+
+    def read_raw(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Read all rows as the file has them."""
+        frames = list(self.batches(columns))
+        if not frames:
+            return pd.DataFrame(columns=list(self.columns if columns is None else columns))
+        return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+
+    def take(self, rows: Ints, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Read some rows, given by sorted numbers from 0."""
+        frames, first = [], 0
+        for batch in self.batches(columns, rows_per_batch(len(columns or self.columns))):
+            inside = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + len(batch))]
+            frames.append(batch.iloc[inside - first])
+            first += len(batch)
+        return self.typed(pd.concat(frames, ignore_index=True))
+
+
+class MemoryRows(RowFile):
+    """A frame that is in memory already."""
+
+    def __init__(self, frame: pd.DataFrame, name: str, notes: Sequence[str] = ()):
+        super().__init__(name, [str(column) for column in frame.columns], notes)
+        self._frame = frame.set_axis(list(self.columns), axis=1).reset_index(drop=True)
+
+    def batches(self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
+        """Yield slices of the frame."""
+        frame = self._frame if columns is None else self._frame[list(columns)]
+        if len(frame) <= size:
+            yield frame
+            return
+        for first in range(0, len(frame), size):
+            yield frame.iloc[first : first + size].reset_index(drop=True)
+
+    def count(self) -> int:
+        return len(self._frame)
+
+
+def as_rows(data: Any, name: str) -> RowFile:
+    """Accept a path, a pandas or polars frame, an Arrow table, or whatever offers to become one."""
+    import os
+
+    from osls.app.files.opening import open_rows
+
+    if isinstance(data, RowFile):
+        return data
+    if isinstance(data, str | os.PathLike):
+        return open_rows(data)
+    if isinstance(data, pd.DataFrame):
+        return MemoryRows(data, name)
+    if hasattr(data, "to_pandas"):
+        return MemoryRows(data.to_pandas(), name)
+    if hasattr(data, "__arrow_c_stream__"):
+        import pyarrow as pa
+
+        return MemoryRows(pa.table(data).to_pandas(), name)
+    if hasattr(data, "__dataframe__"):
+        return MemoryRows(pd.api.interchange.from_dataframe(data), name)
+    raise TypeError(
+        f"{name} must be a path, a pandas or polars DataFrame or an Arrow table; got {type(data).__name__}. "
+        "Arrays go to osls.PULSE().fit(X, y, X_target=...)."
+    )

@@ -1,0 +1,282 @@
+"""``osls monitor``: a saved model's class mix over batches of rows, with a state that it continues from."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import shlex
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from osls._core.arrays import Floats
+from osls.app.adapting import Adapted
+from osls.app.files.errors import InputError
+from osls.app.files.folders import FolderRows
+from osls.app.files.opening import SUFFIXES, open_rows
+from osls.app.predict_command import load_adapted
+from osls.app.report.render import write_atomically
+from osls.app.report.timeline import alarm_words, render_timeline
+from osls.app.report.words import percent, percent_range, shown
+from osls.monitor import Against, BatchReport, Monitor
+
+__all__ = ["MonitorArguments", "history_csv", "run_monitor"]
+
+# A file in a watched folder is read once it has kept its size and time for two looks, or is this old.
+_SETTLED_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class MonitorArguments:
+    """The arguments of the command; see ``osls monitor --help``."""
+
+    model: Path
+    batches: tuple[Path, ...]
+    state: Path
+    out: Path
+    watch: Path | None = None
+    every: float = 10.0
+    against: Against = "fit"
+    level: float = 0.95
+    seed: int = 0
+
+    def command(self) -> str:
+        """Return the command that goes on."""
+        words = ["osls", "monitor", str(self.model), *map(str, self.batches)]
+        for name, default in (("watch", None), ("against", "fit"), ("level", 0.95), ("seed", 0)):
+            if getattr(self, name) != default:
+                words += [f"--{name}", str(getattr(self, name))]
+        return shlex.join([*words, "--state", str(self.state), "--out", str(self.out)])
+
+
+def run_monitor(arguments: MonitorArguments) -> bool:
+    """Add the batches that are new; return whether one of them raised an alarm."""
+    if not arguments.batches and arguments.watch is None:
+        raise InputError("no batches; give files, or a folder with --watch.")
+    if arguments.watch is not None and not arguments.watch.is_dir():
+        raise InputError(f"{arguments.watch}: no such folder; give --watch a folder.")
+    session = _Session(arguments)
+    try:
+        for path in arguments.batches:
+            session.add(path)
+        if arguments.watch is not None:
+            session.follow(arguments.watch)
+    finally:
+        # Whatever ended it, the pages show what the state holds.
+        session.publish()
+    session.conclude()
+    return session.alarmed
+
+
+class _Session:
+    """A model, the monitor that goes with it, and the files they are written to."""
+
+    def __init__(self, arguments: MonitorArguments):
+        self.arguments = arguments
+        self.adapted = load_adapted(arguments.model)
+        self.monitor = _open_state(arguments, _fresh(self.adapted, arguments))
+        self.screen, self.errors = Console(), Console(stderr=True)
+        self.alarmed = False
+        self.added = 0
+
+    def add(self, path: Path) -> None:
+        """Read a batch, unless its content was counted before, and keep the state."""
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder; check the path.")
+        origin = _fingerprint(path)
+        before = next(
+            (b for b in self.monitor.batches if b.origin.get("sha256") == origin["sha256"]),
+            None,
+        )
+        if before is not None:
+            same = "" if before.name == path.name else f" (as {shown(before.name)})"
+            self._say(f"{path.name}: counted already{same}")
+            return
+        proba = _probabilities(self.adapted, path)
+        origin["added"] = datetime.now(UTC).isoformat(timespec="seconds")
+        report = self.monitor.update(path.name, proba, origin=origin)
+        write_atomically(self.arguments.state, json.dumps(self.monitor.to_dict(), indent=1) + "\n")
+        self.added += 1
+        self.alarmed |= bool(report.alarms)
+        self._say(_batch_words(report))
+        for alarm in report.alarms:
+            self.screen.print(
+                f"  ALARM: {alarm_words(alarm)}", style="bold red", markup=False, highlight=False
+            )
+
+    def follow(self, folder: Path) -> None:
+        """Look into a folder again and again, until interrupted."""
+        self._say(f"Watching {folder} every {self.arguments.every:g} s; Ctrl-C ends it.")
+        looks: dict[Path, tuple[int, int]] = {}
+        done: dict[Path, tuple[int, int]] = {}
+        with _interruptible():
+            try:
+                while True:
+                    for path in _settled(folder, looks, done):
+                        done[path] = looks[path]
+                        self._try(path)
+                    time.sleep(self.arguments.every)
+            except KeyboardInterrupt:
+                self._say("Stopped.")
+
+    def _try(self, path: Path) -> None:
+        """A bad file must not end a watch: it is named, and left out until it changes."""
+        added = self.added
+        try:
+            self.add(path)
+        except (ValueError, OSError) as error:
+            self.errors.print(f"osls: {error}", markup=False, highlight=False, soft_wrap=True)
+        if self.added > added:
+            self.publish()
+
+    def publish(self) -> None:
+        """Write the timeline as a page, as CSV and as JSON."""
+        if not self.monitor.batches:
+            return
+        out = self.arguments.out
+        page = render_timeline(
+            self.monitor, model=str(self.arguments.model), command=self.arguments.command()
+        )
+        write_atomically(out, page)
+        write_atomically(out.with_suffix(".csv"), history_csv(self.monitor))
+        state = self.monitor.to_dict()
+        history = {key: state[key] for key in ("classes", "level", "against", "reference", "batches")}
+        write_atomically(out.with_suffix(".json"), json.dumps(history, indent=1) + "\n")
+
+    def conclude(self) -> None:
+        """Say where the files are."""
+        if self.monitor.batches:
+            out = self.arguments.out
+            self._say(f"{out} shows all {len(self.monitor.batches)} batches; also {out.stem}.csv and .json.")
+
+    def _say(self, words: str) -> None:
+        self.screen.print(words, markup=False, highlight=False, soft_wrap=True)
+
+
+def _fresh(adapted: Adapted, arguments: MonitorArguments) -> Monitor:
+    """A monitor of the model without any batches."""
+    adapter = adapted.adapter
+    return Monitor(
+        adapter.target_marginal_,
+        adapted.classes,
+        level=arguments.level,
+        reference_proba=adapter.target_proba_ if len(adapter.target_proba_) else None,
+        reference_interval=getattr(adapter, "marginal_interval_", None),
+        against=arguments.against,
+        seed=arguments.seed,
+    )
+
+
+def _open_state(arguments: MonitorArguments, fresh: Monitor) -> Monitor:
+    path = arguments.state
+    if not path.exists():
+        return fresh
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(stored, dict):
+            raise ValueError("it is not a JSON object")
+        monitor = Monitor.from_dict(stored)
+    except ValueError as error:
+        raise InputError(f"{path}: is no state of osls monitor that can be read: {error}") from None
+    if not monitor.continues(fresh):
+        raise InputError(
+            f"{path}: belongs to another model, or to another --level or --against; "
+            "name a new file with --state."
+        )
+    return monitor
+
+
+def _probabilities(adapted: Adapted, path: Path) -> Floats:
+    rows = open_rows(path)
+    if isinstance(rows, FolderRows):
+        rows.unlabelled()
+    wanted = set(adapted.encoder.used_columns)
+    columns = [column for column in rows.columns if column in wanted]
+    first, parts = 0, []
+    for batch in rows.batches(columns or None):
+        parts.append(adapted.predict_proba(batch, name=rows.name, first_row=first))
+        first += len(batch)
+    return np.concatenate(parts)
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    """Name, size and digest of a file; of a folder, of all that is in it."""
+    digest, size = hashlib.sha256(), 0
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    for each in files:
+        if path.is_dir():
+            digest.update(
+                f"{each.relative_to(path)}\0{each.stat().st_size}\0".encode(errors="surrogateescape")
+            )
+        with each.open("rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+                size += len(chunk)
+    return {"name": path.name, "bytes": size, "sha256": digest.hexdigest()}
+
+
+def _settled(
+    folder: Path, looks: dict[Path, tuple[int, int]], done: dict[Path, tuple[int, int]]
+) -> Iterator[Path]:
+    """Files that are not being written any more, the oldest first."""
+    found = []
+    for path in folder.iterdir():
+        if path.suffix.lower() not in SUFFIXES or path.name.startswith("."):
+            continue
+        try:
+            seen = path.stat()
+        except FileNotFoundError:  # gone since it was listed
+            continue
+        mark = (seen.st_size, seen.st_mtime_ns)
+        steady = looks.get(path) == mark or time.time() - seen.st_mtime > _SETTLED_SECONDS
+        looks[path] = mark
+        if steady and done.get(path) != mark:
+            found.append((seen.st_mtime_ns, path))
+    yield from (path for _, path in sorted(found))
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let a polite kill end a watch as Ctrl-C does."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _batch_words(report: BatchReport) -> str:
+    start = f"{shown(report.name)}: {report.rows:,} rows, "
+    if not np.isfinite(report.novel_share):
+        return start + "novel share not measured (the fit found nothing new)"
+    words = f"novel {percent(report.novel_share)} ({percent_range(*report.interval[-1])})"
+    return (start + words).replace("\u00a0", " ")
+
+
+def history_csv(monitor: Monitor) -> str:
+    """One line for each batch and class."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["number", "batch", "rows", "class", "novel", "share", "low", "high", "alarm"])
+    for i, batch in enumerate(monitor.batches, 1):
+        alarmed = {alarm.class_name for alarm in batch.alarms}
+        for j, name in enumerate(monitor.classes):
+            figures = (batch.share[j], *batch.interval[j])
+            cells = ["" if np.isnan(v) else f"{v:.6g}" for v in figures]
+            novel = j == len(monitor.classes) - 1
+            writer.writerow([i, batch.name, batch.rows, name, int(novel), *cells, int(name in alarmed)])
+    return text.getvalue()

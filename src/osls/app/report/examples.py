@@ -1,0 +1,129 @@
+"""Rows of the target as a page shows them: cells, a text or a picture, and how novel they look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from osls._core.arrays import Ints
+from osls.app.answer import Answer
+from osls.app.report.thumbnails import thumbnail_uri
+from osls.app.report.traits import data_columns, id_columns, text_column
+from osls.app.report.vocabulary import without_header
+from osls.app.report.words import number, percent, shown
+
+__all__ = ["Cell", "Example", "example_columns", "examples", "most_novel"]
+
+_EXCERPT = 260
+_LONGEST_TEXT = 1500
+_MAX_COLUMNS = 8
+_FEWEST_COLUMNS = 4
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value of a table as text, and what to sort it by if it is a number."""
+
+    words: str
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """One row; what its kind does not have is empty."""
+
+    name: str
+    novelty: float
+    novelty_words: str
+    resembles: str
+    cells: tuple[Cell, ...] = ()
+    excerpt: str = ""
+    rest: str = ""
+    picture: str | None = None
+
+
+def most_novel(answer: Answer, count: int) -> Ints:
+    """Row numbers with the largest novelty, the largest first."""
+    novelty = answer.predictions["novel"].to_numpy(dtype=float)
+    if len(novelty) <= count:
+        return np.argsort(-novelty, kind="stable")
+    best = np.argpartition(-novelty, count)[:count]
+    return np.asarray(best[np.argsort(-novelty[best], kind="stable")])
+
+
+def example_columns(answer: Answer, telling: Sequence[str] = ()) -> list[str]:
+    """Columns of a table worth showing: the telling ones first, then as they come."""
+    if answer.kind != "table":
+        return []
+    columns = data_columns(answer)
+    chosen = list(dict.fromkeys(c for c in telling if c in columns))
+    if len(chosen) < _FEWEST_COLUMNS:
+        chosen = list(dict.fromkeys([*chosen, *columns]))
+    return chosen[:_MAX_COLUMNS]
+
+
+def examples(answer: Answer, rows: Ints, columns: Sequence[str] = ()) -> list[Example]:
+    """Rows as a page shows them."""
+    # A picture's file is its name already.
+    ids = [c for c in id_columns(answer) if not (answer.kind == "images" and c == "file")]
+    known = [str(name) for name in answer.classes[:-1]]
+    frame = answer.predictions.iloc[rows]
+    part = answer.target_rows.iloc[rows]
+    proba = [f"p_{name}" for name in known]
+    texts = text_column(answer) if answer.kind == "text" else None
+    made = []
+    for i, row in enumerate(rows):
+        record = frame.iloc[i]
+        likely = int(np.argmax([float(record[c]) for c in proba])) if set(proba) <= set(frame.columns) else 0
+        novelty = float(record["novel"])
+        values: dict[str, Any] = {}
+        if answer.kind == "table":
+            values["cells"] = tuple(_cell(part[c].iloc[i]) for c in columns)
+        elif texts is not None:
+            values["excerpt"], values["rest"] = _excerpt(part[texts].iloc[i])
+        elif answer.kind == "images" and "file" in part.columns:
+            values["picture"] = _picture(answer, str(part["file"].iloc[i]))
+        name = ", ".join(shown(record[c], 40) for c in ids) or _row_name(answer, part, i, int(row))
+        made.append(Example(name, novelty, percent(novelty), shown(known[likely]), **values))
+    return made
+
+
+def _row_name(answer: Answer, part: Any, i: int, row: int) -> str:
+    if answer.kind == "images" and "file" in part.columns:
+        return shown(Path(str(part["file"].iloc[i])).name, 40)
+    sampled = answer.settings.get("n_target", 0) > len(answer.predictions)
+    return f"row\u00a0{row + 1:,}{' of the sample' if sampled else ''}"
+
+
+def _cell(value: Any) -> Cell:
+    if isinstance(value, (float, np.floating)):
+        if np.isfinite(value):
+            return Cell(number(float(value)), float(value))
+        return Cell("missing" if np.isnan(value) else str(value))
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return Cell(f"{int(value):,}", float(value))
+    if value is None or str(value) in ("NaT", "<NA>"):
+        return Cell("missing")
+    return Cell(shown(value, 60))
+
+
+def _excerpt(value: Any) -> tuple[str, str]:
+    """The beginning of a text, cut at a word, and what follows it."""
+    text = shown(without_header(str(value)), _LONGEST_TEXT)
+    if len(text) <= _EXCERPT:
+        return text, ""
+    cut = text.rfind(" ", _EXCERPT // 2, _EXCERPT)
+    cut = cut if cut > 0 else _EXCERPT
+    return text[:cut], text[cut:].lstrip()
+
+
+def _picture(answer: Answer, file: str) -> str | None:
+    path = Path(file)
+    folder = answer.settings.get("target")
+    if not path.is_file() and isinstance(folder, (str, Path)):
+        path = Path(folder) / file
+    return thumbnail_uri(path)

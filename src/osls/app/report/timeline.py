@@ -1,0 +1,204 @@
+"""The page of ``osls monitor``: novel share and class mix over the batches, alarms marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from osls._core.arrays import Floats
+from osls.app.report.fluid import Line, Mark, line_chart
+from osls.app.report.page import render_page
+from osls.app.report.svg import nice_top
+from osls.app.report.words import percent, percent_range, shown
+from osls.monitor import RECENT, Alarm, Monitor
+
+__all__ = ["alarm_words", "render_timeline", "timeline_sentence"]
+
+_SECTIONS = (
+    ("answer", "Now"),
+    ("novel", "Novel share"),
+    ("classes", "Classes"),
+    ("batches", "Batches"),
+    ("rule", "Rule"),
+)
+_MAX_MULTIPLES = 24
+
+
+def render_timeline(monitor: Monitor, *, model: str = "", command: str = "") -> str:
+    """Render a monitor with at least one batch as one HTML file that needs nothing else.
+
+    Parameters
+    ----------
+    monitor : Monitor
+        The batches so far.
+    model : str
+        What to call the model.
+    command : str
+        How to make the page again.
+    """
+    if not monitor.batches:
+        raise ValueError("the monitor has no batches yet; add one with update().")
+    shares = np.array([batch.share for batch in monitor.batches])
+    intervals = np.array([batch.interval for batch in monitor.batches])
+    sentence, addition, tone = timeline_sentence(monitor)
+    return render_page(
+        "timeline.html",
+        sections=_SECTIONS,
+        sentence=sentence,
+        addition=addition,
+        tone=tone,
+        kicker=f"osls monitor: {shown(model)}" if model else "osls monitor",
+        cards=_cards(monitor),
+        level=percent(monitor.level),
+        false_alarms=percent(1 - monitor.level),
+        recent=RECENT,
+        against="the data that the model was fitted to" if monitor.against == "fit" else "the first batch",
+        novel=_chart(monitor, shares, intervals, len(monitor.classes) - 1, height=250),
+        multiples=_multiples(monitor, shares, intervals),
+        unmeasured=_unmeasured(monitor),
+        rows=_rows(monitor),
+        command=shown(command, 4000),
+    )
+
+
+def timeline_sentence(monitor: Monitor) -> tuple[str, str, str]:
+    """What the latest batch says, what to add, and how it should look."""
+    last = monitor.batches[-1]
+    raised = [batch for batch in monitor.batches if batch.alarms]
+    novel = "The novel share cannot be measured by this model"
+    if np.isfinite(last.novel_share):
+        share, limits = percent(last.novel_share), percent_range(*last.interval[-1])
+        novel = f"{share} ({limits}) of the latest batch is something your labels do not cover"
+    if last.alarms:
+        moved = "; ".join(alarm_words(alarm) for alarm in _distinct(last.alarms))
+        return f"Alarm: {moved}.", f"{novel}.", "stop"
+    if raised:
+        names = shown(raised[-1].name)
+        return f"{novel}; no class has moved.", f"The last alarm was in {names}.", "caution"
+    return f"{novel}; no class has moved.", f"No alarm in {_count(monitor)}.", "good"
+
+
+def alarm_words(alarm: Alarm) -> str:
+    """One alarm in a clause."""
+    where = "" if alarm.scope == "batch" else " over the last batches taken together"
+    return f"'{shown(alarm.class_name)}' went from {percent(alarm.before)} to {percent(alarm.now)}{where}"
+
+
+def _distinct(alarms: Sequence[Alarm]) -> list[Alarm]:
+    """One alarm a class; that of the batch itself says more than that of the last few."""
+    first: dict[str, Alarm] = {}
+    for alarm in alarms:
+        first.setdefault(alarm.class_name, alarm)
+    return list(first.values())
+
+
+def _count(monitor: Monitor) -> str:
+    n = len(monitor.batches)
+    return "1 batch" if n == 1 else f"{n} batches"
+
+
+def _cards(monitor: Monitor) -> list[dict[str, Any]]:
+    last = monitor.batches[-1]
+    raised = sum(bool(batch.alarms) for batch in monitor.batches)
+    cards: list[dict[str, Any]] = [
+        {"figure": f"{raised}", "words": f"of {_count(monitor)} raised an alarm", "alarm": raised > 0},
+        {"figure": f"{sum(b.rows for b in monitor.batches):,}", "words": "rows so far"},
+    ]
+    if np.isfinite(last.novel_share):
+        words = f"of {shown(last.name, 30)} is new; interval {percent_range(*last.interval[-1])}"
+        cards.insert(0, {"figure": percent(last.novel_share), "words": words, "new": True})
+    if monitor.reference is not None and np.isfinite(monitor.reference.share[-1]):
+        cards.append({"figure": percent(monitor.reference.share[-1]), "words": "was new in the reference"})
+    return [{"new": False, "alarm": False, **card} for card in cards]
+
+
+def _chart(monitor: Monitor, shares: Floats, intervals: Floats, j: int, *, height: float) -> Any:
+    """The share of one class over the batches; None where the model cannot measure it."""
+    y = shares[:, j]
+    if not np.isfinite(y).any():
+        return None
+    n = len(y)
+    places = np.arange(1, n + 1, dtype=float)
+    low, high = intervals[:, j].T
+    reference = _reference(monitor, j)
+    name = shown(monitor.classes[j])
+    marks = [
+        Mark(i + 1, float(y[i]), f"{shown(batch.name)}: {alarm_words(alarm)}")
+        for i, batch in enumerate(monitor.batches)
+        for alarm in _distinct(batch.alarms)
+        if alarm.class_name == monitor.classes[j]
+    ]
+    title = (
+        f"Share of {name} in {_count(monitor)}, the latest {percent(y[-1])}; "
+        f"{len(marks)} alarm{'' if len(marks) == 1 else 's'}"
+    )
+    ends = [(1.0, shown(monitor.batches[0].name, 22))]
+    if n > 1:
+        ends.append((float(n), shown(monitor.batches[-1].name, 22)))
+    top = nice_top(max(float(np.nanmax(high)), *(reference or (0.0,))))
+    line = Line(name, "novel" if j == len(monitor.classes) - 1 else "known", y, low, high, dots=n <= 40)
+    return line_chart(
+        title,
+        places,
+        [line],
+        x_ticks=ends if height > 150 else (),
+        y_words=percent,
+        reference=reference,
+        marks=marks,
+        height=height,
+        top=top,
+    )
+
+
+def _reference(monitor: Monitor, j: int) -> tuple[float, float, float] | None:
+    known = monitor.reference
+    if known is None or not np.isfinite(known.share[j]):
+        return None
+    share = float(known.share[j])
+    low, high = (share, share) if known.interval is None else map(float, known.interval[j])
+    return share, low, high
+
+
+def _multiples(monitor: Monitor, shares: Floats, intervals: Floats) -> dict[str, Any]:
+    """Small charts of the known classes: those with alarms first, then the largest."""
+    alarmed = {alarm.class_name for batch in monitor.batches for alarm in batch.alarms}
+    k = len(monitor.classes) - 1
+    size = np.nan_to_num(shares[:, :k].max(axis=0))
+    order = sorted(range(k), key=lambda j: (monitor.classes[j] not in alarmed, -size[j]))
+    drawn = [j for j in order if monitor.measurable[j]][:_MAX_MULTIPLES]
+    # In the order of the classes, so that the eye finds them again.
+    charts = [
+        {
+            "name": shown(monitor.classes[j]),
+            "now": percent(shares[-1, j]),
+            "chart": _chart(monitor, shares, intervals, j, height=130),
+        }
+        for j in sorted(drawn)
+    ]
+    return {"charts": charts, "left_out": int(monitor.measurable[:k].sum()) - len(charts)}
+
+
+def _unmeasured(monitor: Monitor) -> list[str]:
+    return [shown(name) for name, seen in zip(monitor.classes, monitor.measurable, strict=True) if not seen]
+
+
+def _rows(monitor: Monitor) -> list[dict[str, Any]]:
+    """The batches, the latest first."""
+    rows = []
+    for i, batch in reversed(list(enumerate(monitor.batches, 1))):
+        measured = bool(np.isfinite(batch.novel_share))
+        rows.append(
+            {
+                "number": i,
+                "name": shown(batch.name),
+                "rows": batch.rows,
+                "rows_words": f"{batch.rows:,}",
+                "novel": batch.novel_share if measured else -1,
+                "novel_words": percent(batch.novel_share) if measured else "not measured",
+                "range_words": percent_range(*batch.interval[-1]) if measured else "",
+                "alarms": [alarm_words(alarm) for alarm in _distinct(batch.alarms)],
+            }
+        )
+    return rows

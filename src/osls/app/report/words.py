@@ -1,0 +1,249 @@
+"""Sentences that a person understands, made of an answer's figures."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from osls.app.answer import Answer
+from osls.inference.diagnostics import Status
+
+__all__ = [
+    "STATUS_WORDS",
+    "Headline",
+    "Tone",
+    "headline",
+    "history_words",
+    "number",
+    "only_absent",
+    "percent",
+    "percent_range",
+    "shown",
+    "status_of",
+]
+
+Tone = Literal["new", "nothing", "caution", "stop"]
+
+# An interval wider than this says little more than the order of magnitude.
+_WIDE = 0.2
+_SIGNIFICANT = 0.05
+_LONGEST_NAME = 80
+# Control, format (they can turn the direction of the text around) and lone surrogates.
+_UNSEEN = ("Cc", "Cf", "Cs")
+# Format marks that emoji and some scripts are made of.
+_JOINERS = "\u200c\u200d"
+
+STATUS_WORDS: dict[Status, str] = {
+    "identified": "The checks found no reason to doubt these figures.",
+    "upper bound only": "The shares of the known classes are upper bounds, the novel share is a lower bound.",
+    "do not trust": "A check that the method needs has failed. Do not act on these figures.",
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The answer in a sentence, what to add to it, and how it should look."""
+
+    sentence: str
+    addition: str
+    tone: Tone
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.addition}".strip()
+
+
+def percent(share: float) -> str:
+    """A share in as many digits as a person can use.
+
+    Examples
+    --------
+    >>> from osls.app.report.words import percent
+    >>> [percent(s).replace(chr(160), " ") for s in (0, 0.0004, 0.042, 0.23, 0.9996)]
+    ['0 %', 'under 0.1 %', '4.2 %', '23 %', 'over 99.9 %']
+    """
+    return f"{_hundredths(share)}\u00a0%"
+
+
+def percent_range(low: float, high: float) -> str:
+    """Two shares with one sign, "19 to 27 %"."""
+    if _hundredths(low) == _hundredths(high):
+        return percent(high)
+    low_words = "0" if 100 * low < 0.1 else _hundredths(low)
+    return f"{low_words} to {percent(high)}"
+
+
+def _hundredths(share: float) -> str:
+    value = 100 * float(share)
+    if value <= 0:
+        return "0"
+    if value < 0.1:
+        return "under 0.1"
+    if 99.9 < value < 100:
+        return "over 99.9"
+    if value < 9.95 or 99 < value < 100:
+        return f"{value:.1f}".removesuffix(".0")
+    return f"{value:.0f}"
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands grouped, no exponent where it can be helped.
+
+    Examples
+    --------
+    >>> from osls.app.report.words import number
+    >>> [number(v) for v in (181.4, 0.01234, 1234567.0, 3.0)]
+    ['181', '0.0123', '1,234,567', '3']
+    """
+    size = abs(value)
+    if not math.isfinite(value):
+        return "no number" if math.isnan(value) else "infinite"
+    if size >= 1e9 or 0 < size < 1e-4:
+        return f"{value:.3g}"
+    if size >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def shown(value: Any, longest: int = _LONGEST_NAME) -> str:
+    """A value as text that is safe to write and to read: no control or direction marks, not too long."""
+    text = str(value)[: 4 * longest]
+    kept = "".join(c if c in _JOINERS or unicodedata.category(c) not in _UNSEEN else " " for c in text)
+    kept = " ".join(kept.split())
+    return kept if len(kept) <= longest else kept[: longest - 1].rstrip() + "\u2026"
+
+
+def status_of(answer: Answer) -> Status:
+    """The verdict's status; without diagnostics nothing speaks against the estimate."""
+    return answer.diagnostics.verdict.status if answer.diagnostics is not None else "identified"
+
+
+def headline(answer: Answer) -> Headline:
+    """The three answers in one sentence, hedged as far as the checks and the interval demand."""
+    status = status_of(answer)
+    low, high = (float(v) for v in answer.interval[-1])
+    novel, moved = _novel_clause(answer), _moved_clause(answer)
+    if status == "do not trust":
+        reasons = answer.diagnostics.verdict.reasons if answer.diagnostics is not None else ()
+        return Headline(
+            "These figures should not be relied on.",
+            " ".join(map(_sentence, reasons)) + f" Taken at face value: {novel}; {moved}.",
+            "stop",
+        )
+    if status == "upper bound only" and not only_absent(answer):
+        return _bounded(answer, novel)
+    if answer.target_share[-1] <= 0:
+        missed = f" A new kind that makes up to {percent(high)} of the data could have been missed."
+        return Headline(_capital(f"{novel}; {moved}."), missed.strip(), "nothing")
+    if high - low > _WIDE:
+        wide = f"The data leave anything from {percent_range(low, high)} open; more rows would narrow it."
+        return Headline(_capital(f"{novel}; {moved}."), wide, "caution")
+    return Headline(_capital(f"{novel}; {moved}."), _doubt(answer), "new")
+
+
+def only_absent(answer: Answer) -> bool:
+    """A known class that may have vanished bounds its own share, not that of the novel class."""
+    checks = () if answer.diagnostics is None else answer.diagnostics.checks
+    return {check.name for check in checks if not check.passed} == {"every class present"}
+
+
+def _bounded(answer: Answer, novel: str) -> Headline:
+    """Known shares are upper bounds, so the novel share is a lower bound."""
+    low = float(answer.interval[-1, 0])
+    moved = _moved_clause(answer, bounded=True)
+    hidden = (
+        "Something new that looks like a known class is counted with that class, and cannot be told from it."
+    )
+    if answer.target_share[-1] <= 0:
+        return Headline(_capital(f"{novel}; {moved}."), hidden, "caution")
+    if 100 * low < 0.1:
+        return Headline(
+            f"Some of the new data may be something your labels do not cover; {moved}.", hidden, "caution"
+        )
+    sentence = (
+        f"At least {percent(low)} (estimate {percent(answer.target_share[-1])}) of the new data is something "
+        f"your labels do not cover; {moved}."
+    )
+    return Headline(sentence, hidden, "caution")
+
+
+def _novel_clause(answer: Answer) -> str:
+    share, (low, high) = float(answer.target_share[-1]), answer.interval[-1]
+    if share <= 0:
+        return "nothing new was found" + _p_words(answer.novelty_pvalue)
+    about = "roughly " if high - low > _WIDE else ""
+    return (
+        f"{about}{percent(share)} ({percent_range(low, high)}) of the new data is something "
+        "your labels do not cover"
+    )
+
+
+def _p_words(p_value: float | None) -> str:
+    if p_value is None:
+        return ""
+    return " (p < 0.01)" if p_value < 0.01 else f" (p = {p_value:.2f})"
+
+
+def _doubt(answer: Answer) -> str:
+    p_value = answer.novelty_pvalue
+    if p_value is None or p_value <= _SIGNIFICANT:
+        return ""
+    return f"That nothing is new at all cannot be ruled out{_p_words(p_value)}."
+
+
+def _moved_clause(answer: Answer, *, bounded: bool = False) -> str:
+    """The known class that moved most, beyond what the novel part takes from all alike."""
+    diluted = answer.source_share[:-1] * (1 - answer.target_share[-1])
+    low, high = answer.interval[:-1].T
+    outside = (diluted < low) | (diluted > high)
+    if not outside.any():
+        return "the known classes kept their proportions, as far as this data can tell"
+    change = abs(answer.target_share[:-1] - diluted) * outside
+    j = int(change.argmax())
+    before, now = percent(answer.source_share[j]), percent(answer.target_share[j])
+    name = shown(answer.classes[j])
+    if bounded:
+        return f"'{name}' went from {before} to at most {percent(high[j])}"
+    if before == now:
+        return f"'{name}' kept its {now} while others made room"
+    return f"'{name}' went from {before} to {now}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def history_words(history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each step of a fit did, in a sentence each."""
+    sentences = []
+    for record in history:
+        step = record.get("step")
+        if step == "source classifier":
+            right = percent(record["accuracy"])
+            sentences.append(
+                f"The classifier of the known classes is right on {right} of held-out labelled rows."
+            )
+        elif step == "novel share":
+            sentences.append(
+                f"The share that the known classes leave unexplained is {percent(record['estimate'])}"
+                f"{_p_words(record['p_value'])}."
+            )
+        elif step == "cvir" and "round" in record:
+            sentences.append(
+                f"Round {record['round']} of separating known from novel: {record['kept']:,} rows set aside "
+                f"as novel, {percent(record['changed'])} of all rows changed sides."
+            )
+        elif step != "label shift":
+            figures = ", ".join(f"{k} {_figure(v)}" for k, v in record.items() if k != "step")
+            sentences.append(f"{_capital(shown(step))}: {figures}.")
+    return sentences
+
+
+def _figure(value: Any) -> str:
+    return number(value) if isinstance(value, float) else shown(value)

@@ -1,0 +1,188 @@
+"""How columns of each type become features. Everything learned is plain: names, numbers and arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from osls._core.arrays import AnyArray, Bools, Floats, Ints
+from osls.app.files.errors import InputError, shorten
+from osls.app.tables.values import Parsed, as_dates, as_numbers, as_strings, is_plain_number
+
+__all__ = ["Categories", "Dates", "Numbers", "Place", "number_matrix"]
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows come from, for messages: the file, and how many rows come before each or all of them."""
+
+    name: str
+    before: int | Ints = 0
+
+    def row(self, index: int) -> int:
+        """Number of a row as a person counts, from 1."""
+        if isinstance(self.before, int):
+            return self.before + index + 1
+        return int(self.before[index]) + 1
+
+    def wrong_value(self, column: pd.Series, parsed: Parsed, wanted: str) -> InputError:
+        """Name the first value that is not what the column holds otherwise."""
+        row = parsed.first_wrong
+        return InputError(
+            f"{self.name}: column {shorten(column.name)} holds {wanted}, but row {self.row(row)} has "
+            f"{shorten(column.iloc[row])}; correct that value, empty it, or leave the column out (--ignore)."
+        )
+
+
+def number_matrix(frame: pd.DataFrame, names: list[str], place: Place) -> Any:
+    """Return columns of numbers as one float64 array with NaN where missing, or as CSR if all are sparse."""
+    columns = frame[names]
+    dtypes = list(columns.dtypes)
+    if names and all(isinstance(dtype, pd.SparseDtype) for dtype in dtypes):
+        matrix = sparse.csr_matrix(columns.sparse.to_coo())
+        if not np.isfinite(matrix.data).all():
+            _refuse_infinite(matrix.toarray(), names, place)
+        return matrix
+    if all(is_plain_number(dtype) for dtype in dtypes):
+        values = columns.to_numpy(np.float64)
+    else:
+        values = np.empty((len(frame), len(names)))
+        for i, name in enumerate(names):
+            parsed = as_numbers(columns[name])
+            if parsed.wrong.any():
+                raise place.wrong_value(columns[name], parsed, "numbers")
+            values[:, i] = parsed.values
+    _refuse_infinite(values, names, place)
+    return values
+
+
+def _refuse_infinite(values: Floats, names: list[str], place: Place) -> None:
+    wrong = np.abs(values) > _LARGEST
+    if wrong.any():
+        row, column = (int(i) for i in np.argwhere(wrong)[0])
+        raise InputError(
+            f"{place.name}: column {shorten(names[column])} has the value {values[row, column]} in row "
+            f"{place.row(row)}; correct it or empty it, infinite and huge numbers cannot be learned from."
+        )
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Columns of numbers: missing becomes the median, and a column of its own says that it was missing."""
+
+    kind: ClassVar[str] = "numbers"
+
+    names: list[str]
+    median: Floats
+    has_missing: Bools
+    sparse: bool = False
+
+    @classmethod
+    def fit(cls, names: list[str], source: Any, target: Any) -> Self:
+        if sparse.issparse(source) and sparse.issparse(target):
+            return cls(names, np.zeros(len(names)), np.zeros(len(names), dtype=bool), True)
+        pooled = np.concatenate([_dense(source), _dense(target)])
+        has_missing = np.isnan(pooled).any(axis=0)
+        median = np.zeros(len(names))
+        for i in np.flatnonzero(has_missing):
+            median[i] = np.nanmedian(pooled[:, i])
+        return cls(names, median, has_missing)
+
+    def encode(self, frame: pd.DataFrame, place: Place) -> Any:
+        values = number_matrix(frame, self.names, place)
+        if self.sparse:
+            return sparse.csr_matrix(values, dtype=np.float32)
+        values = _dense(values)
+        missing = np.isnan(values)
+        filled = np.where(missing, self.median, values)
+        return np.hstack([filled, missing[:, self.has_missing]]).astype(np.float32)
+
+    @property
+    def feature_names(self) -> list[str]:
+        flagged = [name for name, flag in zip(self.names, self.has_missing, strict=True) if flag]
+        return [*self.names, *(f"{name} is missing" for name in flagged)]
+
+
+def _dense(values: Any) -> AnyArray:
+    return np.asarray(values.toarray() if sparse.issparse(values) else values)
+
+
+@dataclass(frozen=True)
+class Categories:
+    """A column of few distinct values: one feature a value, one for all rare ones, one for missing."""
+
+    kind: ClassVar[str] = "categories"
+
+    name: str
+    levels: list[str]
+    has_other: bool
+    has_missing: bool
+
+    @classmethod
+    def fit(cls, name: str, pooled: pd.Series, max_levels: int) -> Self:
+        counts = pooled.value_counts()
+        # A value seen once teaches nothing; counts tie, so the order is made definite by the name.
+        order = sorted(counts.index, key=lambda level: (-counts[level], level))
+        levels = [level for level in order if counts[level] > 1][:max_levels]
+        return cls(name, levels, len(levels) < len(order), bool(pooled.isna().any()))
+
+    def encode(self, frame: pd.DataFrame, place: Place) -> AnyArray:
+        values = as_strings(frame[self.name])
+        codes = pd.Index(self.levels).get_indexer(pd.Index(values))
+        missing = values.isna().to_numpy()
+        features = np.zeros((len(values), len(self.feature_names)), dtype=np.float32)
+        known = codes >= 0
+        features[np.flatnonzero(known), codes[known]] = 1
+        if self.has_other:
+            features[~known & ~missing, len(self.levels)] = 1
+        if self.has_missing:
+            features[missing, -1] = 1
+        return features
+
+    @property
+    def feature_names(self) -> list[str]:
+        other = [f"{self.name} is rare"] if self.has_other else []
+        missing = [f"{self.name} is missing"] if self.has_missing else []
+        return [*(f"{self.name} = {level}" for level in self.levels), *other, *missing]
+
+
+@dataclass(frozen=True)
+class Dates:
+    """A column of dates: days from the middle of the data, and the time of year, week and (if any) day."""
+
+    kind: ClassVar[str] = "dates"
+
+    name: str
+    middle: float
+    has_missing: bool
+    has_hours: bool
+
+    @classmethod
+    def fit(cls, name: str, pooled: Floats) -> Self:
+        days = pooled[np.isfinite(pooled)]
+        return cls(name, float(np.median(days)), len(days) < len(pooled), bool(np.any(days % 1)))
+
+    def encode(self, frame: pd.DataFrame, place: Place) -> AnyArray:
+        parsed = as_dates(frame[self.name])
+        if parsed.wrong.any():
+            raise place.wrong_value(frame[self.name], parsed, "dates")
+        missing = np.isnan(parsed.values)
+        days = np.where(missing, self.middle, parsed.values)
+        # Day 0, 1 January 1970, was a Thursday: the week turns with 4 days of offset, which does not matter.
+        turns = [days / 365.2425, days / 7, *([days] if self.has_hours else [])]
+        waves = [wave(2 * np.pi * turn) for turn in turns for wave in (np.sin, np.cos)]
+        flags = [missing] if self.has_missing else []
+        return np.column_stack([days - self.middle, *waves, *flags]).astype(np.float32)
+
+    @property
+    def feature_names(self) -> list[str]:
+        periods = ["year", "week", *(["day"] if self.has_hours else [])]
+        waves = [f"{self.name} in the {period} ({wave})" for period in periods for wave in ("sin", "cos")]
+        missing = [f"{self.name} is missing"] if self.has_missing else []
+        return [f"{self.name} in days", *waves, *missing]

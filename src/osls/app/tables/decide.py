@@ -1,0 +1,195 @@
+"""What a column is, judged from source and target together, and which columns say nothing of use.
+
+Numbers are numbers, also when written as text. Of the other columns, those that parse as dates are dates; few
+distinct values are categories; sentences are text; nearly as many distinct values as rows are ids.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from osls._core.arrays import Floats
+from osls.app.files.errors import InputError, shorten
+from osls.app.tables.columns import Place
+from osls.app.tables.values import Parsed, as_dates, as_numbers, as_strings, refuse_nested
+
+__all__ = ["ColumnKind", "LeftOut", "decide", "overlap_warnings", "screen_numbers"]
+
+ColumnKind = Literal["number", "date", "category", "text"]
+
+# Up to this many distinct values, strings are codes even if most of them look like numbers.
+_FEW = 20
+# From this share on a column is what most of its values are, and the others are mistakes.
+_MOST = 0.8
+_WORDS_OF_TEXT = 3.0
+_CHARACTERS_OF_TEXT = 50.0
+# Strings of which more than this share are distinct name the row.
+_DISTINCT_OF_ID = 0.5
+_ID_NAME = re.compile(r"(^|[\W_])(id|ids|uuid|guid|key|index|idx|number|nr|no)($|[\W_])", re.IGNORECASE)
+
+NO_VALUES = "no value in one of the two"
+CONSTANT = "the same value in every row"
+NAMES_THE_SIDE = "one value in all of the source and another in all of the target"
+NAMES_THE_ROW = "a different value in nearly every row, like an id"
+NOTHING_SHARED = "no value in common between source and target"
+SEPARATE_TIMES = "dates that do not overlap, which tell when a row was collected and not what it is"
+
+
+@dataclass
+class LeftOut:
+    """Columns not used, by reason."""
+
+    names: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, name: str, reason: str) -> None:
+        self.names.setdefault(reason, []).append(name)
+
+    def sentences(self) -> list[str]:
+        """One sentence a reason."""
+        return [f"Left out {_listed(names)}: {reason}." for reason, names in self.names.items()]
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(shorten(name) for name in names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def decide(
+    source: pd.Series, target: pd.Series, source_place: Place, target_place: Place, left_out: LeftOut
+) -> ColumnKind | None:
+    """Return what the column is, or None and add it to those left out."""
+    name = str(source.name)
+    refuse_nested(source, source_place.name, source_place.row)
+    refuse_nested(target, target_place.name, target_place.row)
+    texts = as_strings(source), as_strings(target)
+    if any(text.isna().all() for text in texts):
+        left_out.add(name, NO_VALUES)
+        return None
+    numbers = as_numbers(source), as_numbers(target)
+    if not (numbers[0].wrong.any() or numbers[1].wrong.any()):
+        return "number"
+    pooled = pd.concat(texts, ignore_index=True).dropna()
+    distinct = pooled.nunique()
+    places = (source_place, target_place)
+    _refuse_contradiction((source, target), numbers, places, "numbers", few=distinct <= _FEW)
+    dates = as_dates(source), as_dates(target)
+    if not (dates[0].wrong.any() or dates[1].wrong.any()):
+        return _screen_dates(name, dates, left_out)
+    _refuse_contradiction((source, target), dates, places, "dates", few=distinct <= _FEW)
+    return _screen_strings(name, texts, pooled, distinct, left_out)
+
+
+def _refuse_contradiction(
+    columns: tuple[pd.Series, pd.Series],
+    parsed: tuple[Parsed, Parsed],
+    places: tuple[Place, Place],
+    wanted: str,
+    *,
+    few: bool,
+) -> None:
+    """Raise if one side holds numbers and the other none, or if a few values among many are not numbers."""
+    shares = [side.share for side in parsed]
+    if max(shares) >= _MOST and min(shares) <= 1 - _MOST:
+        odd = int(np.argmin(shares))
+        row = parsed[odd].first_wrong
+        raise InputError(
+            f"{places[odd].name}: column {shorten(columns[odd].name)} has {shorten(columns[odd].iloc[row])} "
+            f"in row {places[odd].row(row)} where {places[1 - odd].name} has {wanted}; "
+            "write both alike or leave the column out (--ignore)."
+        )
+    if few:
+        return
+    for column, side, place in zip(columns, parsed, places, strict=True):
+        if side.wrong.any() and side.share >= _MOST:
+            raise place.wrong_value(column, side, wanted)
+
+
+def _screen_dates(name: str, dates: tuple[Parsed, Parsed], left_out: LeftOut) -> ColumnKind | None:
+    source, target = (side.values[np.isfinite(side.values)] for side in dates)
+    if max(source.min(), target.min()) > min(source.max(), target.max()):
+        left_out.add(name, SEPARATE_TIMES)
+        return None
+    if min(source.min(), target.min()) == max(source.max(), target.max()):
+        left_out.add(name, CONSTANT)
+        return None
+    return "date"
+
+
+def _screen_strings(
+    name: str, texts: tuple[pd.Series, pd.Series], pooled: pd.Series, distinct: int, left_out: LeftOut
+) -> ColumnKind | None:
+    if distinct > _FEW:
+        words = pooled.head(2000).str.split().str.len().mean()
+        if words >= _WORDS_OF_TEXT or pooled.head(2000).str.len().mean() >= _CHARACTERS_OF_TEXT:
+            return "text"
+        if distinct > _DISTINCT_OF_ID * len(pooled):
+            left_out.add(name, NAMES_THE_ROW)
+            return None
+    levels = [set(text.dropna().unique()) for text in texts]
+    missing = any(text.isna().any() for text in texts)
+    if distinct == 1 and not missing:
+        left_out.add(name, CONSTANT)
+        return None
+    if not levels[0] & levels[1]:
+        left_out.add(name, NAMES_THE_SIDE if distinct == 2 else NOTHING_SHARED)
+        return None
+    return "category"
+
+
+def screen_numbers(
+    names: list[str], source: Any, target: Any, whole: set[str], left_out: LeftOut
+) -> list[int]:
+    """Return the positions of the columns of numbers worth keeping; ``whole`` are those of whole numbers."""
+    low_s, high_s, present_s = _ranges(source)
+    low_t, high_t, present_t = _ranges(target)
+    kept = []
+    for i, name in enumerate(names):
+        if not (present_s[i] and present_t[i]):
+            left_out.add(name, NO_VALUES)
+        elif min(present_s[i], present_t[i]) == 1 and low_s[i] == high_s[i] and low_t[i] == high_t[i]:
+            left_out.add(name, CONSTANT if low_s[i] == low_t[i] else NAMES_THE_SIDE)
+        elif name in whole and _names_the_row(name, source[:, i], target[:, i]):
+            left_out.add(name, NAMES_THE_ROW)
+        else:
+            kept.append(i)
+    return kept
+
+
+def overlap_warnings(names: list[str], source: Any, target: Any) -> list[str]:
+    """Name columns of numbers whose values on the two sides have nothing in common."""
+    low_s, high_s, _ = _ranges(source)
+    low_t, high_t, _ = _ranges(target)
+    apart = [name for i, name in enumerate(names) if max(low_s[i], low_t[i]) > min(high_s[i], high_t[i])]
+    if not apart:
+        return []
+    return [
+        f"All values of {_listed(apart)} in the target lie outside the range in the source: "
+        "check the units, or leave out what depends on where the rows were collected."
+    ]
+
+
+def _ranges(values: Any) -> tuple[Floats, Floats, Floats]:
+    """Lowest and highest value of each column, and 0 (none present), 1 (all present) or 0.5."""
+    if sparse.issparse(values):
+        low, high = values.min(axis=0).toarray().ravel(), values.max(axis=0).toarray().ravel()
+        return low, high, np.ones(values.shape[1])
+    missing = np.isnan(values)
+    low = np.where(missing, np.inf, values).min(axis=0)
+    high = np.where(missing, -np.inf, values).max(axis=0)
+    share = np.where(missing.all(axis=0), 0.0, np.where(missing.any(axis=0), 0.5, 1.0))
+    return low, high, share
+
+
+def _names_the_row(name: str, source: Any, target: Any) -> bool:
+    """Whole numbers, all different, that count up through both files or are called an id."""
+    if sparse.issparse(source) or len(source) < _FEW or len(target) < _FEW:
+        return False
+    if len(np.unique(source)) < len(source) or len(np.unique(target)) < len(target):
+        return False
+    return bool(_ID_NAME.search(name)) or bool((np.diff(source) > 0).all() and (np.diff(target) > 0).all())

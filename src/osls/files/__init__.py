@@ -1,8 +1,0 @@
-"""Tables, texts and pictures from files, and answers into files."""
-
-from __future__ import annotations
-
-from osls.files.errors import InputError
-from osls.files.opening import open_rows, read_table
-
-__all__ = ["InputError", "open_rows", "read_table"]

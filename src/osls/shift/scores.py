@@ -1,0 +1,59 @@
+"""Scores by models that did not see the row: all that a mix is estimated from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from osls._core.arrays import Floats, Ints
+from osls.shift.joint import domain_score
+
+__all__ = ["HeldOutScores"]
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """What the models of steps 2 and 3 say of held-out source and target rows.
+
+    Attributes
+    ----------
+    y : array of shape (n,)
+        Classes of the source rows.
+    class_source, class_target : arrays of shape (n, k) and (m, k)
+        The source classifier's probabilities.
+    domain_source, domain_target : arrays
+        Either the (k+1)-way model's probabilities, which can be turned into a domain score for any mix; or
+        the scores, one a row, of a discriminator that was trained for one mix.
+    """
+
+    y: Ints
+    class_source: Floats
+    class_target: Floats
+    domain_source: Floats
+    domain_target: Floats
+
+    @property
+    def source_marginal(self) -> Floats:
+        """p_s(y) of the held-out rows."""
+        return np.bincount(self.y, minlength=self.class_source.shape[1]) / len(self.y)
+
+    def weights(self, mix: Floats) -> Floats:
+        """Importance weights of the source rows that give the source the class mix ``mix``."""
+        return (mix / self.source_marginal)[self.y]
+
+    def domain(self, mix: Floats) -> tuple[Floats, Floats]:
+        """Scores of source and target rows for "from the source, if that had the mix ``mix``"."""
+        if self.domain_source.ndim == 1:
+            return self.domain_source, self.domain_target
+        return domain_score(self.domain_source, mix), domain_score(self.domain_target, mix)
+
+    def take(self, source: Ints, target: Ints) -> HeldOutScores:
+        """Return the scores of some of the rows."""
+        return HeldOutScores(
+            self.y[source],
+            self.class_source[source],
+            self.class_target[target],
+            self.domain_source[source],
+            self.domain_target[target],
+        )

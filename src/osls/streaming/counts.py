@@ -1,0 +1,196 @@
+r"""Counts of scores on nested grids: exact while few scores are distinct, as fine as memory allows after.
+
+A score p in [0, 1] is placed by the binary digits of p (below one half) or of 1 - p (above), so a grid is
+logarithmic towards both ends: whatever is left to 0 or to 1 is resolved to the same *relative* width. That
+is where best bins are, and where confident models put their scores. Level 0 tells any two numbers apart;
+each further level joins the cells in pairs. At 16,384 cells at most, a cell is rarely wider than 1/256 of
+its distance from the nearer end.
+
+The level is the lowest at which no more than ``capacity`` cells are occupied. That is a property of the
+scores alone: a part of them never needs a higher level than the whole. So the counts of a whole do not
+depend on how it was split, nor on the order in which the parts were merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from osls._core.arrays import Floats, Ints
+
+__all__ = [
+    "EMPTY",
+    "Cells",
+    "add_cells",
+    "coarsen",
+    "count_keys",
+    "fit_capacity",
+    "keys_of",
+    "resample",
+    "scores_of",
+]
+
+_HALF = int(np.float64(0.5).view(np.int64))
+# Cell numbers within a range this wide are counted by address, others after sorting.
+_DENSE = 1 << 20
+
+
+def keys_of(scores: Floats) -> Ints:
+    """Integers in the order of the scores, dense where scores are near 0 or 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.streaming.counts import keys_of, scores_of
+    >>> scores = np.array([0.0, 1e-9, 0.3, 0.5, 0.75, 1 - 1e-9, 1.0])
+    >>> bool((np.diff(keys_of(scores)) > 0).all()), bool((scores_of(keys_of(scores)) == scores).all())
+    (True, True)
+    """
+    p = np.asarray(scores, dtype=np.float64)
+    # 1 - p is exact for p in [1/2, 1]; abs() because the digits of -0.0 are not those of 0.0.
+    digits = np.abs(np.where(p < 0.5, p, 1 - p)).view(np.int64)
+    return np.where(p < 0.5, digits, 2 * _HALF - digits)
+
+
+def scores_of(keys: Ints) -> Floats:
+    """Invert :func:`keys_of`."""
+    low = keys < _HALF
+    near = np.where(low, keys, 2 * _HALF - keys).view(np.float64)
+    return np.where(low, near, 1 - near)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Occupied cells of one level, by rising score.
+
+    Attributes
+    ----------
+    level : int
+        A cell holds the scores whose keys agree but for the last ``level`` binary digits.
+    number : int array
+        The keys without those digits.
+    mass : float array
+        Sum of the weights in each cell; of rows, if they have none.
+    square : float array or None
+        Sum of their squares; None if all weights are 1.
+    """
+
+    level: int
+    number: Ints
+    mass: Floats
+    square: Floats | None = None
+
+    @property
+    def squares(self) -> Floats:
+        """Sums of squared weights, also where all weights are 1."""
+        return self.mass if self.square is None else self.square
+
+    @property
+    def rows(self) -> Floats:
+        """How many rows of equal weight would give each cell its mass and its sum of squares."""
+        return self.mass if self.square is None else self.mass**2 / self.square
+
+    @property
+    def effective_n(self) -> float:
+        """How many rows of equal weight say as much as all cells together."""
+        return float(self.mass.sum() ** 2 / self.squares.sum()) if len(self.mass) else 0.0
+
+    @property
+    def lower_edge(self) -> Floats:
+        """Smallest score that belongs to each cell."""
+        return scores_of(self.number << self.level)
+
+    @property
+    def middle(self) -> Floats:
+        """Half way between the smallest and the largest score that belong to each cell."""
+        last = ((self.number + 1) << self.level) - 1
+        return (self.lower_edge + scores_of(np.minimum(last, 2 * _HALF))) / 2
+
+
+EMPTY = Cells(0, np.empty(0, dtype=np.int64), np.empty(0))
+
+
+def count_keys(keys: Ints, weight: Floats | None, capacity: int, level: int = 0) -> Cells:
+    """Count keys, at least one, at ``level`` or the lowest level above it that ``capacity`` allows."""
+    numbers = keys >> level
+    if weight is None:
+        number, (mass,) = _sum_by_number(numbers, None)
+        cells = Cells(level, number, mass)
+    else:
+        number, (mass, square) = _sum_by_number(numbers, weight, weight**2)
+        cells = Cells(level, number, mass, square)
+    return fit_capacity(cells, capacity)
+
+
+def add_cells(first: Cells, second: Cells, capacity: int) -> Cells:
+    """Join two counts, at the lowest level that both and ``capacity`` allow."""
+    level = max(first.level, second.level)
+    parts = coarsen(first, level), coarsen(second, level)
+    number = np.concatenate([part.number for part in parts])
+    if len(number) == 0:
+        return parts[0]
+    mass = np.concatenate([part.mass for part in parts])
+    if first.square is None and second.square is None:
+        number, (mass,) = _sum_by_number(number, mass)
+        return fit_capacity(Cells(level, number, mass), capacity)
+    square = np.concatenate([part.squares for part in parts])
+    number, (mass, square) = _sum_by_number(number, mass, square)
+    return fit_capacity(Cells(level, number, mass, square), capacity)
+
+
+def coarsen(cells: Cells, level: int) -> Cells:
+    """Return the same counts on the grid of a higher level."""
+    if level == cells.level or len(cells.number) == 0:
+        return Cells(level, cells.number, cells.mass, cells.square)
+    number = cells.number >> (level - cells.level)
+    starts = _starts(number)
+    square = None if cells.square is None else np.add.reduceat(cells.square, starts)
+    return Cells(level, number[starts], np.add.reduceat(cells.mass, starts), square)
+
+
+def resample(cells: Cells, rng: np.random.Generator) -> Cells:
+    """Draw as many rows again, from the cells; a cell's rows count as equally heavy."""
+    rows = cells.rows
+    total = rows.sum()
+    drawn = rng.multinomial(max(1, round(total)), rows / total)
+    kept = np.flatnonzero(drawn)
+    if cells.square is None:
+        return Cells(cells.level, cells.number[kept], drawn[kept].astype(np.float64))
+    weight = (cells.square / cells.mass)[kept]
+    return Cells(cells.level, cells.number[kept], drawn[kept] * weight, drawn[kept] * weight**2)
+
+
+def fit_capacity(cells: Cells, capacity: int) -> Cells:
+    """Coarsen to the lowest level with at most ``capacity`` cells."""
+    if len(cells.number) <= capacity:
+        return cells
+    # Neighbours become one cell as soon as the digits in which they differ are dropped.
+    differing = cells.number[1:] ^ cells.number[:-1]
+    decisive = np.partition(differing, -capacity)[-capacity]
+    return coarsen(cells, cells.level + int(decisive).bit_length())
+
+
+def _sum_by_number(numbers: Ints, *columns: Floats | None) -> tuple[Ints, list[Floats]]:
+    """Distinct numbers, rising, and the sums of each column over them; of a column None, their counts."""
+    lowest = numbers.min()
+    if numbers.max() - lowest < min(_DENSE, 16 * len(numbers)):
+        address = numbers - lowest
+        occupied = np.flatnonzero(np.bincount(address))
+        sums = [np.bincount(address, weights=c)[occupied].astype(np.float64) for c in columns]
+        return np.asarray(occupied + lowest), [*sums]
+    if all(column is None for column in columns):
+        numbers = np.sort(numbers)
+        starts = _starts(numbers)
+        return numbers[starts], [np.diff(starts, append=len(numbers)).astype(np.float64) for _ in columns]
+    order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
+    starts = _starts(numbers)
+    return numbers[starts], [
+        np.add.reduceat(np.ones(len(numbers)) if c is None else c[order], starts) for c in columns
+    ]
+
+
+def _starts(rising: Ints) -> Ints:
+    """Positions at which a new number begins."""
+    return np.flatnonzero(np.append(True, rising[1:] != rising[:-1]))

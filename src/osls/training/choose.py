@@ -1,0 +1,135 @@
+"""From what the user said ("auto", "trees", an estimator, a network factory) to a learner on the pool."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from osls._core.arrays import AnyArray
+from osls._core.progress import Advance, no_progress
+from osls.training.learners import (
+    Blend,
+    Fitted,
+    Learner,
+    NetworkFactory,
+    NetworkLearner,
+    SklearnLearner,
+    convnet,
+)
+from osls.training.predictors import FittedClassifier
+from osls.training.trainer import Schedule, resolve_device, schedule_for
+
+__all__ = ["LearnerSpec", "as_fitted", "choose_learner"]
+
+# A name, a scikit-learn classifier (which has no type), or a function that makes a network.
+LearnerSpec = str | NetworkFactory | Any
+_NAMES = ("auto", "mlp", "trees", "linear", "convnet")
+_WIDE = 64
+# Of so many rows a network learns more than a forest whose trees are kept small (covtype), and the forests of
+# all folds would outgrow the data many times.
+_MANY_ROWS = 50_000
+
+
+def choose_learner(
+    spec: LearnerSpec,
+    X: AnyArray,
+    *,
+    max_steps: int | None,
+    device: str,
+    n_jobs: int | None,
+    networks_only: bool = False,
+    advance: Advance = no_progress,
+) -> Learner:
+    """Build the learner that a ``source_classifier`` or ``discriminator`` argument asks for."""
+
+    def half(amount: float = 1) -> None:
+        advance(amount / 2)
+
+    def network(factory: NetworkFactory | None, advance: Advance = advance) -> Learner:
+        # A plain MLP that is only ever cross-fitted by cross-entropy can be trained fast.
+        short = factory is None and not networks_only
+        choose_schedule = Schedule.short if short else partial(schedule_for, factory)
+        return NetworkLearner(
+            X,
+            factory=factory,
+            schedule=choose_schedule(X.shape[0], steps=max_steps),
+            device=resolve_device(device),
+            # Many columns invite overfitting; few cannot spare half of what is made of them.
+            dropout=0.5 if short and X.shape[1] >= _WIDE else 0.25,
+            advance=advance,
+        )
+
+    def trees(advance: Advance = advance) -> Learner:
+        # Leaves grow with the data, which bounds the size of the trees.
+        leaf = max(1, X.shape[0] // 20_000)
+        forest = ExtraTreesClassifier(100, min_samples_leaf=leaf, n_jobs=n_jobs)
+        return SklearnLearner(X, forest, advance=advance)
+
+    def linear(advance: Advance = advance) -> Learner:
+        model = LogisticRegression(C=10.0, max_iter=200)
+        return SklearnLearner(X, model, early_stop=True, advance=advance)
+
+    def automatic() -> Learner:
+        if X.ndim == 4:
+            return network(convnet)
+        if networks_only or (X.shape[0] > _MANY_ROWS and not sparse.issparse(X)):
+            return network(None)
+        return Blend(network(None, half), linear(half) if sparse.issparse(X) else trees(half))
+
+    build: dict[str, Callable[[], Learner]] = {
+        "auto": automatic,
+        "mlp": lambda: network(None),
+        "trees": trees,
+        "linear": linear,
+        "convnet": lambda: network(convnet),
+    }
+    if isinstance(spec, str):
+        if spec not in build:
+            near = difflib.get_close_matches(spec, _NAMES, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"unknown model {spec!r}; choose one of {', '.join(_NAMES)}.{hint}")
+        return build[spec]()
+    if isinstance(spec, nn.Module):
+        raise TypeError(
+            "pass a function (input_shape, n_outputs) -> torch.nn.Module, not a module: "
+            "each fold needs a fresh network of its own."
+        )
+    if hasattr(spec, "fit") and not isinstance(spec, type):
+        return SklearnLearner(X, _check_proba(spec), advance=advance)
+    if callable(spec):
+        return network(spec)
+    raise TypeError(f"cannot use {spec!r} as a model; pass a name, a scikit-learn classifier or a factory.")
+
+
+def as_fitted(spec: LearnerSpec, X: AnyArray, classes: AnyArray) -> Learner | None:
+    """Return a learner that uses a fitted source classifier as it is, or None if ``spec`` is not fitted."""
+    if isinstance(spec, str | type) or not hasattr(spec, "fit"):
+        return None
+    try:
+        check_is_fitted(spec)
+    except NotFittedError:
+        return None
+    column = {label: i for i, label in enumerate(np.asarray(_check_proba(spec).classes_).tolist())}
+    missing = [label for label in classes.tolist() if label not in column]
+    if missing:
+        raise ValueError(f"the fitted source_classifier does not know the class {missing[0]!r} of y.")
+    return Fitted(X, FittedClassifier(spec, [column[label] for label in classes.tolist()]))
+
+
+def _check_proba(estimator: Any) -> Any:
+    if not hasattr(estimator, "predict_proba"):
+        raise TypeError(
+            f"{type(estimator).__name__} has no predict_proba; "
+            "wrap it in sklearn.calibration.CalibratedClassifierCV."
+        )
+    return estimator

@@ -1,0 +1,221 @@
+"""Data-parallel training under torchrun: one process a core or GPU, each with its part of every batch.
+
+Nothing has to be called. A script that fits a model is started as ``torchrun --nproc_per_node N script.py``;
+the first training joins the processes (gloo on CPUs, nccl on GPUs), and from then on
+
+- every process starts from the weights of the first and draws 1/N of each batch by a stream of its own;
+- batch normalisation is by the whole batch (:mod:`osls.training.ddp`);
+- gradients are averaged before each step, so the weights stay the same everywhere.
+
+Whatever is not a network (trees, calibration, estimates) is computed by every process alike from the same
+seed, so all of them end with the same numbers. ``random_state`` must be an integer; different seeds are an
+error. Let only the first process write: ``if osls.training.is_main(): ...``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+__all__ = [
+    "average",
+    "average_buffers",
+    "average_gradients",
+    "is_main",
+    "local_device",
+    "rank",
+    "share_state",
+    "stream_seed",
+    "synced_batch_norm",
+    "world_size",
+]
+
+_SET_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def world_size() -> int:
+    """Processes that train together; 1 unless torchrun (or the caller) started several."""
+    if not distributed.is_available():
+        return 1
+    if not distributed.is_initialized():
+        if not _launched_by_torchrun():
+            return 1
+        _join()
+    return distributed.get_world_size()
+
+
+def rank() -> int:
+    """Number of this process among them, from 0."""
+    return distributed.get_rank() if world_size() > 1 else 0
+
+
+def is_main() -> bool:
+    """Whether this process is the one to write files and to talk.
+
+    Examples
+    --------
+    >>> from osls.training import is_main
+    >>> is_main()  # alone
+    True
+    """
+    return rank() == 0
+
+
+def _launched_by_torchrun() -> bool:
+    if not all(name in os.environ for name in _SET_BY_TORCHRUN):
+        return False
+    # Workers that a process of the group started inherit its environment, not its place in the group.
+    return int(os.environ["WORLD_SIZE"]) > 1 and multiprocessing.parent_process() is None
+
+
+def _join() -> None:
+    cuda = torch.cuda.is_available() and distributed.is_nccl_available()
+    if cuda:
+        torch.cuda.set_device(_local_rank())
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo")
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def _local_rank() -> int:
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def local_device(device: torch.device) -> torch.device:
+    """Return this process's own GPU for "cuda" without a number, if several processes train together."""
+    if device.type == "cuda" and device.index is None and world_size() > 1:
+        return torch.device("cuda", _local_rank())
+    return device
+
+
+def stream_seed(seed: int) -> int:
+    """Seed of this process's stream of rows; the first process keeps the seed as it is."""
+    if world_size() == 1:
+        return seed
+    ends = torch.tensor([seed, -seed], device=_message_device())
+    distributed.all_reduce(ends, distributed.ReduceOp.MAX)
+    if int(ends[0]) != -int(ends[1]):
+        raise RuntimeError(
+            "the processes of this torchrun were given different seeds: "
+            "pass the same integer as random_state= in each of them."
+        )
+    return (seed + rank() * _GOLDEN) % 2**63
+
+
+def share_state(network: nn.Module) -> None:
+    """Give every process the weights and buffers of the first."""
+    with torch.no_grad():
+        for tensor in (*network.parameters(), *network.buffers()):
+            distributed.broadcast(tensor.data, src=0)
+
+
+def average_gradients(network: nn.Module) -> None:
+    """Replace each gradient by its mean over the processes."""
+    _average_in_place(p.grad for p in network.parameters() if p.grad is not None)
+
+
+def average_buffers(network: nn.Module) -> None:
+    """Replace whatever else a network keeps by its mean over the processes."""
+    _average_in_place(b for b in network.buffers() if b.is_floating_point())
+
+
+def average(value: float) -> float:
+    """Mean of a number over the processes."""
+    mean = torch.tensor(value, dtype=torch.float64, device=_message_device())
+    distributed.all_reduce(mean)
+    return float(mean) / distributed.get_world_size()
+
+
+def _message_device() -> str:
+    return "cuda" if distributed.get_backend() == "nccl" else "cpu"
+
+
+def _average_in_place(tensors: Iterable[Tensor]) -> None:
+    by_type: dict[torch.dtype, list[Tensor]] = defaultdict(list)
+    for tensor in tensors:
+        by_type[tensor.dtype].append(tensor)
+    for group in by_type.values():
+        # One message for all of them: on small networks its latency is what costs.
+        flat = torch.cat([tensor.reshape(-1) for tensor in group])
+        distributed.all_reduce(flat)
+        flat /= distributed.get_world_size()
+        parts = torch.split(flat, [tensor.numel() for tensor in group])
+        for tensor, part in zip(group, parts, strict=True):
+            tensor.copy_(part.view(tensor.shape))
+
+
+@contextmanager
+def synced_batch_norm(network: nn.Module) -> Iterator[None]:
+    """Inside the block, the network's layers of batch normalisation share their statistics."""
+    layers = [layer for layer in network.modules() if isinstance(layer, _BatchNorm)]
+    for layer in layers:
+        layer.forward = partial(_forward, layer)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            # The class's own comes to light again, so the network can be pickled.
+            del layer.forward
+
+
+class _Sum(torch.autograd.Function):
+    """Sum over the processes; what each loses by the sum, all of them lose together."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: Tensor) -> Tensor:
+        total = gradient[0].clone()
+        distributed.all_reduce(total)
+        return total
+
+
+def _forward(layer: _BatchNorm, x: Tensor) -> Tensor:
+    if not layer.training:
+        return type(layer).forward(layer, x)
+    axes = [axis for axis in range(x.dim()) if axis != 1]
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    size = x.new_tensor([x.numel() / x.shape[1]])
+    # Around the running mean, which all share: squares of large numbers would lose digits.
+    origin = torch.zeros_like(x[:1].mean(axes)) if layer.running_mean is None else layer.running_mean
+    shifted = x - origin.reshape(shape)
+    sums: Tensor = _Sum.apply(torch.cat([shifted.sum(axes), shifted.square().sum(axes), size]))  # type: ignore[no-untyped-call]
+    count = sums[-1].detach()
+    mean, square = (sums[:-1] / count).chunk(2)
+    variance = (square - mean.square()).clamp_min(0.0)
+    if layer.running_mean is not None and layer.running_var is not None:
+        _remember(layer, (mean + origin).detach(), (variance * count / (count - 1).clamp_min(1)).detach())
+    normed = (shifted - mean.reshape(shape)) * torch.rsqrt(variance + layer.eps).reshape(shape)
+    if layer.affine:
+        normed = normed * layer.weight.reshape(shape) + layer.bias.reshape(shape)
+    return normed
+
+
+def _remember(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
+    """Move the running statistics, as the layer itself would."""
+    assert layer.running_mean is not None
+    assert layer.running_var is not None
+    assert layer.num_batches_tracked is not None
+    layer.num_batches_tracked.add_(1)
+    rate = 1 / float(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
+    layer.running_mean.lerp_(mean, rate)
+    layer.running_var.lerp_(variance, rate)
