@@ -19,7 +19,7 @@ from sklearn.base import clone
 from torch.nn.functional import cross_entropy
 
 from osls import PULSE
-from osls.app.bench.problems import draw_problem
+from osls.app.bench.draws import draw_problem
 from osls.training.learners import NetworkLearner, SklearnLearner
 from osls.training.trainer import Trainer
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from osls.app.bench.networks import NetworkPlan
-from osls.app.bench.problems import draw_problem
+from osls.app.bench.draws import draw_problem
+from osls.app.bench.network_plans import NetworkPlan
 from osls.app.bench.study import load_study
 from osls.baselines import SourceOnly
 from plotting import new_figure, save

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.ndimage import rotate
 
 from osls import PULSE
-from osls.app.bench.problems import draw_problem
+from osls.app.bench.draws import draw_problem
 from osls.datasets import OSLSProblem
 from osls.inference.mix import MixFromScores
 from osls.pu.cvir import Discriminator

@@ -152,7 +152,7 @@ def fit_rows(rows: int) -> None:
     import torch
 
     from osls import PULSE
-    from osls.app.bench.problems import draw_problem
+    from osls.app.bench.draws import draw_problem
 
     problem = draw_problem({"name": "covtype", "rows": rows}, draw=0)
     data = problem.training_data()

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from osls import PULSE
-from osls.app.bench.problems import draw_problem
+from osls.app.bench.draws import draw_problem
 from osls.metrics import accuracy, mix_error
 from osls.mixture import BBE, DEDPUL, ElkanNoto
 

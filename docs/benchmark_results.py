@@ -1,4 +1,4 @@
-"""The page of benchmark results, made of whatever lies in benchmarks/results when it is built."""
+"""The page of benchmark results, made of the files in benchmarks/results when it is built."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _HELD = {True: "held", False: "**not held**", None: "not used"}
 
 def results_page(folder: Path) -> str:
     """Describe every result in a folder: studies as tables, figures as pictures, the rest folded."""
-    names = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix in (".json", ".jsonl")}
+    names = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"}
     ordered = [name for name in _FIRST if name in names] + sorted(names - set(_FIRST))
     return "\n\n".join([_pages(folder), *(_section(folder, name) for name in ordered)])
 
@@ -82,22 +82,21 @@ def _pages(folder: Path) -> str:
 
 
 def _title(page: Path) -> str:
-    found = re.search(r"<h1[^>]*>(.*?)</h1>", page.read_text(encoding="utf-8"), re.DOTALL)
-    return found.group(1).strip() if found else page.stem
+    heading = re.search(r"<h1[^>]*>(.*?)</h1>", page.read_text(encoding="utf-8"), re.DOTALL)
+    return heading.group(1).strip() if heading else page.stem
 
 
 def _section(folder: Path, name: str) -> str:
     title, how = _KNOWN.get(name, (name, ""))
     parts = []
-    for path in (folder / name, folder / f"{name}.jsonl"):
-        if _is_study(path):
-            try:
-                words, tables = _study(path)
-            except (ValueError, KeyError, OSError) as error:
-                # A study that is under way has no finished run yet, or half a line.
-                words, tables = {}, f"Nothing to show yet: {error}"
-            title, how = words.get("title") or title, words.get("how") or how
-            parts.append(tables)
+    if (folder / name).is_dir():
+        try:
+            words, tables = _study(folder / name)
+        except (ValueError, KeyError, OSError) as error:
+            # A study that has just been started has no finished run yet.
+            words, tables = {}, f"Nothing to show yet: {error}"
+        title, how = words.get("title") or title, words.get("how") or how
+        parts.append(tables)
     if (folder / f"{name}.svg").exists():
         parts.append(f"![{title}](results/{name}.svg){{ .picture .on-paper }}")
     if (folder / f"{name}.json").exists():
@@ -105,22 +104,12 @@ def _section(folder: Path, name: str) -> str:
     return "\n\n".join([f"## {title}", f"Reproduce: {how}" if how else "", *parts])
 
 
-def _is_study(path: Path) -> bool:
-    """Whether these are rows of `osls bench`; other scripts keep rows of their own."""
-    if path.suffix != ".jsonl":
-        return path.is_dir()
-    if not path.exists():
-        return False
-    with path.open(encoding="utf-8") as lines:
-        return '"method"' in lines.readline()
-
-
 def _study(path: Path) -> tuple[dict[str, str], str]:
     """Return title and command of a study, and its tables as `osls bench table` prints them."""
     import yaml
 
-    from osls.app.bench.results import read_results
-    from osls.app.bench.summary import summarise
+    from osls.app.bench.evaluation import summarise
+    from osls.app.bench.store import read_results
     from osls.app.bench.table import format_table
 
     words: dict[str, str] = {}
@@ -137,14 +126,14 @@ def _study(path: Path) -> tuple[dict[str, str], str]:
 
 
 def _figures(data: Any) -> str:
-    """Rows become a table, cells of means become one too; anything else is shown folded as it is."""
+    """Show rows and means as tables, anything else folded as it is."""
     if isinstance(data, list) and data and len(data) <= _MOST_ROWS:
         columns = list(dict.fromkeys(key for row in data for key in row)) if _is_flat(data) else []
         if columns:
             return _table(columns, [[_words(row.get(column)) for column in columns] for row in data])
-    if isinstance(data, dict) and data and all(_has_means(cell) for cell in data.values()):
+    if isinstance(data, dict) and data and all(map(_has_means, data.values())):
         metrics = list(next(iter(data.values())))
-        rows = [[name, *(_mean(cell.get(metric)) for metric in metrics)] for name, cell in data.items()]
+        rows = [[name, *(_mean(means.get(metric)) for metric in metrics)] for name, means in data.items()]
         return _table(["mean (worst draw)", *metrics], rows)
     sections = [value for value in data.values() if isinstance(value, list)] if isinstance(data, dict) else []
     if sections and all(isinstance(row, dict) and "ratio" in row for rows in sections for row in rows):
@@ -171,8 +160,8 @@ def _is_flat(rows: list[Any]) -> bool:
     )
 
 
-def _has_means(cell: Any) -> bool:
-    return isinstance(cell, dict) and all(isinstance(v, dict) and "mean" in v for v in cell.values())
+def _has_means(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(v, dict) and "mean" in v for v in value.values())
 
 
 def _mean(figures: Any) -> str:
@@ -184,7 +173,7 @@ def _mean(figures: Any) -> str:
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:
     lines = [heads, ["---:"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(entry.replace("|", "\\|") for entry in line) + " |" for line in lines)
 
 
 def _words(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,22 +20,17 @@ import yaml
 from typer.testing import CliRunner
 
 from dying import die_on_draw_zero
-from osls.app.bench import claims
-from osls.app.bench.claims import Claim
-from osls.app.bench.execute import run_config
-from osls.app.bench.follow import Follower, compact_history
+from osls.app.bench.config import config_key
+from osls.app.bench.draws import draw_problem
+from osls.app.bench.execute import EpochAccuracy, compact_history, run_config
 from osls.app.bench.methods import run_method
-from osls.app.bench.networks import NetworkPlan, NetworkSpec
-from osls.app.bench.plan import cells_of
-from osls.app.bench.problems import draw_problem
-from osls.app.bench.rows import COLUMNS, config_key, read_json_lines, read_parquet
-from osls.app.bench.runner import Progress, pending, run_cells, run_study
-from osls.app.bench.slots import Slot, local_slots
-from osls.app.bench.store import Store
-from osls.app.bench.study import parse_study
+from osls.app.bench.network_plans import NetworkPlan, NetworkSpec
+from osls.app.bench.runner import Progress, Worker, local_workers, pending, run_all, run_study
+from osls.app.bench.store import COLUMNS, STALE_AFTER, Claim, Store, read_parquet
+from osls.app.bench.study import parse_study, runs_of
 from osls.app.cli import app
 
-ARRAYS = Path(__file__).parents[1] / "benchmarks" / "results" / "arrays.jsonl"
+ARRAYS = Path(__file__).parents[1] / "benchmarks" / "results" / "arrays"
 FAST = {"name": "source-only", "parameters": {"source_classifier": "linear", "n_folds": 2}}
 
 
@@ -61,13 +57,13 @@ class Recorder:
         return {"error": None, "acc_all": 1.0}
 
 
-def threads(n: int) -> list[Slot]:
-    return [Slot(lambda: ThreadPoolExecutor(1)) for _ in range(n)]
+def threads(n: int) -> list[Worker]:
+    return [Worker(lambda: ThreadPoolExecutor(1)) for _ in range(n)]
 
 
 @pytest.fixture(scope="module")
 def row():
-    return run_config(cells_of(study_of(draws=1))[0].config)
+    return run_config(runs_of(study_of(draws=1))[0].config)
 
 
 class TestRow:
@@ -89,7 +85,7 @@ class TestRow:
         assert set(row) <= set(COLUMNS)
 
     def test_of_a_failure_has_error_and_traceback(self):
-        config = cells_of(study_of(draws=1))[0].config
+        config = runs_of(study_of(draws=1))[0].config
         row = run_config(config | {"data": config["data"] | {"novel": 10}})
         assert "at least one class must stay known" in row["error"]
         assert "simulate_osls" in row["traceback"]
@@ -99,7 +95,7 @@ class TestRow:
 
     def test_follows_epochs_and_finds_the_best_threshold(self):
         method = {"name": "backprop-oda", "parameters": {"max_steps": 12}}
-        row = run_config(cells_of(study_of(draws=1, methods=[method]))[0].config)
+        row = run_config(runs_of(study_of(draws=1, methods=[method]))[0].config)
         epochs = json.loads(row["history"])
         assert len(epochs) >= 3
         assert epochs[-1]["acc_all"] == pytest.approx(row["acc_all"], abs=1e-5)
@@ -110,7 +106,7 @@ class TestRow:
     def test_without_test_rows_has_no_test_accuracy(self, name):
         data = [{"name": "digits", "rows": 200, "novel": 2, "test_size": 0}]
         method = FAST if name == "source-only" else {"name": "oracle", "parameters": {"max_steps": 2}}
-        row = run_config(cells_of(study_of(draws=1, data=data, methods=[method]))[0].config)
+        row = run_config(runs_of(study_of(draws=1, data=data, methods=[method]))[0].config)
         assert row["error"] is None
         assert row["n_test"] == 0
         assert "test_acc_all" not in row
@@ -118,19 +114,19 @@ class TestRow:
 
     def test_of_epochs_that_the_history_does_not_tell_has_their_accuracy(self):
         problem = draw_problem({"name": "digits", "rows": 200, "novel": 2}, draw=0)
-        follower = Follower(problem)
+        accuracies = EpochAccuracy(problem)
         labels = np.array([*problem.classes.tolist(), problem.novel_label], dtype=object)
-        follower(1, (problem.y_target.astype(object)[:, None] == labels).astype(float))
+        accuracies(1, (problem.y_target.astype(object)[:, None] == labels).astype(float))
         novel = float(problem.target_marginal[-1])
         history = [{"step": "cvir", "alpha": 0.9 - novel}]
-        first, second = json.loads(compact_history(history, follower, problem))
+        first, second = json.loads(compact_history(history, accuracies, problem))
         assert first["mpe_novel"] == pytest.approx(0.1)
         assert second == {"epoch": 1, "acc_all": 1.0, "acc_seen": 1.0, "acc_novel": 1.0}
 
     def test_has_the_interval_and_whether_it_covers(self):
         method = {"name": "pulse", "parameters": {"n_folds": 2, "rounds": 1, "n_bootstrap": 10}}
         method["parameters"] |= {"source_classifier": "linear", "discriminator": "linear"}
-        row = run_config(cells_of(study_of(draws=1, methods=[method]))[0].config)
+        row = run_config(runs_of(study_of(draws=1, methods=[method]))[0].config)
         covered = row["novel_low"] <= row["novel_true"] <= row["novel_high"]
         assert row["error"] is None
         assert row["novel_covered"] is covered
@@ -222,7 +218,7 @@ class TestClaims:
     def test_of_another_machine_is_left_alone_while_it_is_touched(self, tmp_path):
         self.leave_behind(tmp_path / "run", machine="elsewhere")
         assert not Claim(tmp_path / "run").acquire()
-        long_ago = time.time() - claims.STALE_AFTER - 1
+        long_ago = time.time() - STALE_AFTER - 1
         os.utime(tmp_path / "run", (long_ago, long_ago))
         assert Claim(tmp_path / "run").acquire()
 
@@ -236,16 +232,18 @@ class TestClaims:
 
 class TestRunner:
     def test_each_is_run_once_and_kept(self, tmp_path):
-        cells, store, run = cells_of(study_of(draws=5)), Store(tmp_path), Recorder()
-        run_cells(cells, store, threads(2), run=run)
+        runs, store, run = runs_of(study_of(draws=5)), Store(tmp_path), Recorder()
+        run_all(runs, store, threads(2), execute=run)
         assert sorted(run.draws) == [0, 1, 2, 3, 4]
-        assert pending(cells, {row["key"]: row for row in store.rows()}) == []
+        assert pending(runs, {row["key"]: row for row in store.rows()}) == []
         assert not list((tmp_path / "claims").glob("[0-9a-f]*"))
 
     def test_two_at_once_share_the_work(self, tmp_path):
-        cells, run = cells_of(study_of(draws=12)), Recorder(0.03)
+        runs, run = runs_of(study_of(draws=12)), Recorder(0.03)
         both = [
-            threading.Thread(target=run_cells, args=(cells, Store(tmp_path), threads(2)), kwargs={"run": run})
+            threading.Thread(
+                target=run_all, args=(runs, Store(tmp_path), threads(2)), kwargs={"execute": run}
+            )
             for _ in range(2)
         ]
         for one in both:
@@ -256,10 +254,10 @@ class TestRunner:
         assert len(Store(tmp_path).rows()) == 12
 
     def test_what_was_finished_since_planning_is_not_run_again(self, tmp_path):
-        cells, store = cells_of(study_of(draws=2)), Store(tmp_path)
-        run_cells(cells[:1], store, threads(1), run=Recorder())
+        runs, store = runs_of(study_of(draws=2)), Store(tmp_path)
+        run_all(runs[:1], store, threads(1), execute=Recorder())
         run, told = Recorder(), []
-        run_cells(cells, store, threads(1), run=run, progress=Progress(finished=lambda c, r: told.append(c)))
+        run_all(runs, store, threads(1), execute=run, progress=Progress(finished=lambda c, r: told.append(c)))
         assert run.draws == [1]
         assert len(told) == 2
 
@@ -269,34 +267,34 @@ class TestRunner:
                 raise MemoryError("too much")
             return {"error": None}
 
-        run_cells(cells_of(study_of()), Store(tmp_path), threads(1), run=run)
+        run_all(runs_of(study_of()), Store(tmp_path), threads(1), execute=run)
         errors = {row["draw"]: row["error"] for row in Store(tmp_path).rows()}
         assert errors == {0: None, 1: "MemoryError: too much", 2: None}
 
     def test_failures_are_tried_again_only_if_asked(self, tmp_path):
         study = study_of(draws=1, data=[{"name": "digits", "novel": 10}])
-        cells = cells_of(study)
-        run_cells(cells, Store(tmp_path), threads(1), run=lambda config: {"error": "no"})
+        runs = runs_of(study)
+        run_all(runs, Store(tmp_path), threads(1), execute=lambda config: {"error": "no"})
         rows = {row["key"]: row for row in Store(tmp_path).rows()}
-        assert pending(cells, rows) == []
-        again = pending(cells, rows, retry_failed=True)
-        assert again == cells
-        run_cells(again, Store(tmp_path), threads(1), before=rows, run=Recorder())
+        assert pending(runs, rows) == []
+        again = pending(runs, rows, retry_failed=True)
+        assert again == runs
+        run_all(again, Store(tmp_path), threads(1), before=rows, execute=Recorder())
         assert Store(tmp_path).rows()[0]["error"] is None
 
     def test_a_stopped_runner_leaves_no_claim(self, tmp_path):
-        def stop(cell):
+        def stop(run):
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            run_cells(cells_of(study_of()), Store(tmp_path), threads(1), progress=Progress(started=stop))
-        cells, run = cells_of(study_of()), Recorder()
-        run_cells(cells, Store(tmp_path), threads(1), run=run)
+            run_all(runs_of(study_of()), Store(tmp_path), threads(1), progress=Progress(started=stop))
+        runs, run = runs_of(study_of()), Recorder()
+        run_all(runs, Store(tmp_path), threads(1), execute=run)
         assert len(run.draws) == 3
 
     def test_renamed_rows_are_not_run_again(self, tmp_path):
-        cells = cells_of(study_of())
-        run_cells(cells, Store(tmp_path), threads(1), run=Recorder())
+        runs = runs_of(study_of())
+        run_all(runs, Store(tmp_path), threads(1), execute=Recorder())
         renamed = study_of(methods=[FAST | {"label": "alone"}])
         rows = run_study(renamed, tmp_path)
         assert [row["method"] for row in rows] == ["alone"] * 3
@@ -305,9 +303,9 @@ class TestRunner:
 
     def test_a_dead_worker_costs_one_run(self, tmp_path):
         """Real processes: one run kills its own, the next ones get a new one."""
-        cells, store = cells_of(study_of(draws=2)), Store(tmp_path)
-        with local_slots(1) as slots:
-            run_cells(cells, store, slots, run=die_on_draw_zero)
+        runs, store = runs_of(study_of(draws=2)), Store(tmp_path)
+        with local_workers(1) as workers:
+            run_all(runs, store, workers, execute=die_on_draw_zero)
         errors = {row["draw"]: row["error"] for row in store.rows()}
         assert errors[0].startswith("WorkerDied")
         assert errors[1] is None
@@ -321,7 +319,7 @@ class TestRunner:
         assert sorted(row["draw"] for row in rows) == [0, 1, 2]
 
     def test_a_run_that_was_taken_over_meanwhile_is_not_kept(self, tmp_path):
-        (cell,) = cells_of(study_of(draws=1))
+        (single,) = runs_of(study_of(draws=1))
 
         def run(config):
             (claim,) = (tmp_path / "claims").glob("[0-9a-f]*")
@@ -329,8 +327,8 @@ class TestRunner:
             return {"error": None, "acc_all": 0.0}
 
         told = []
-        progress = Progress(finished=lambda cell, row: told.append(row["acc_all"]))
-        run_cells([cell], Store(tmp_path), threads(1), run=run, progress=progress)
+        progress = Progress(finished=lambda run, row: told.append(row["acc_all"]))
+        run_all([single], Store(tmp_path), threads(1), execute=run, progress=progress)
         assert told == [0.0]
         assert Store(tmp_path).rows() == []
         assert len(list((tmp_path / "claims").glob("[0-9a-f]*"))) == 1
@@ -340,17 +338,17 @@ class TestRunner:
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
         if before is not None:
             monkeypatch.setenv("OMP_NUM_THREADS", before)
-        with local_slots(2) as slots:
-            assert len(slots) == 2
+        with local_workers(2) as workers:
+            assert len(workers) == 2
             assert os.environ["OMP_NUM_THREADS"] == "1"
         assert os.environ.get("OMP_NUM_THREADS") == before
-        with local_slots(1):
+        with local_workers(1):
             assert os.environ.get("OMP_NUM_THREADS") == before
 
     def test_where_signals_cannot_be_held_back(self, tmp_path, monkeypatch):
         monkeypatch.delattr(signal, "pthread_sigmask")
         run = Recorder()
-        run_cells(cells_of(study_of(draws=1)), Store(tmp_path), threads(1), run=run)
+        run_all(runs_of(study_of(draws=1)), Store(tmp_path), threads(1), execute=run)
         assert run.draws == [0]
 
     def test_a_cluster_without_workers(self, tmp_path):
@@ -369,15 +367,15 @@ class TestRunner:
 
 class TestStore:
     def test_parquet_holds_every_row_and_survives_without_the_single_files(self, tmp_path):
-        cells, store = cells_of(study_of()), Store(tmp_path)
-        run_cells(cells, store, threads(1), run=Recorder())
-        store.compact(cell.key for cell in reversed(cells))
+        runs, store = runs_of(study_of()), Store(tmp_path)
+        run_all(runs, store, threads(1), execute=Recorder())
+        store.compact(each.key for each in reversed(runs))
         rows = read_parquet(store.parquet)
         assert [row["draw"] for row in rows] == [2, 1, 0]
         assert list(rows[0]) == list(COLUMNS)
         for path in (tmp_path / "runs").glob("*.json"):
             path.unlink()
-        assert pending(cells, {row["key"]: row for row in store.rows()}) == []
+        assert pending(runs, {row["key"]: row for row in store.rows()}) == []
 
     def test_without_rows_there_is_no_parquet(self, tmp_path):
         assert Store(tmp_path).compact() == []
@@ -389,20 +387,13 @@ class TestStore:
         assert row["acc_novel"] is None
         assert row["acc_all"] == 0.5
 
-    def test_first_benchmark_is_imported_and_counts_as_done(self, tmp_path):
-        result = CliRunner().invoke(app, ["bench", "import", str(ARRAYS), "--out", str(tmp_path)])
-        assert result.exit_code == 0, result.output
-        rows = Store(tmp_path).rows()
-        assert len(rows) == len({row["key"] for row in read_json_lines(ARRAYS)})
+    def test_committed_rows_count_as_done(self):
+        rows = Store(ARRAYS).rows_by_key()
+        assert len(rows) == 185
         same = parse_study({"name": "s", "data": ["digits"], "methods": ["pulse", "oracle"], "draws": 20})
-        assert pending(cells_of(same), {row["key"]: row for row in rows}) == []
-        pulse = [row["acc_all"] for row in rows if row["key"] in {c.key for c in cells_of(same)[::2]}]
+        assert pending(runs_of(same), rows) == []
+        pulse = [rows[run.key]["acc_all"] for run in runs_of(same)[::2]]
         assert np.mean(pulse) == pytest.approx(0.968, abs=0.001)
-
-    def test_half_a_line_is_left_out(self, tmp_path):
-        whole = ARRAYS.read_text().splitlines()[0]
-        (tmp_path / "cut.jsonl").write_text(whole + "\n" + whole[:40])
-        assert len(read_json_lines(tmp_path / "cut.jsonl")) == 1
 
     def test_key_does_not_depend_on_the_order_of_keys(self):
         assert config_key({"a": 1, "b": 2}) == config_key({"b": 2, "a": 1}) != config_key({"a": 1, "b": 3})
@@ -453,7 +444,7 @@ def test_ctrl_c_does_not_interrupt_the_start_of_a_worker():
             done.append(given)
 
     with pytest.raises(KeyboardInterrupt):
-        Slot(Starting).submit(run_config, {})
+        Worker(Starting).submit(run_config, {})
     awake.set()
     other.join()
     assert done == [(run_config, {})]
@@ -512,30 +503,14 @@ class TestCommands:
         assert result.exit_code == 2
         assert message in result.output
 
-    def test_without_a_command_it_runs_the_named_methods(self, tmp_path, monkeypatch):
-        """As in the first version; its file of JSON lines is read and written."""
-        monkeypatch.chdir(tmp_path)
-        out = tmp_path / "runs.jsonl"
-        lines = ARRAYS.read_text().splitlines()
-        old = [line for line in lines if '"digits", "method": "source-only", "draw": 0,' in line][:1]
-        out.write_text(old[0] + "\n")
+    def test_without_a_command_it_runs_the_named_methods_but_none_twice(self, tmp_path):
+        out = tmp_path / "quick"
+        shutil.copytree(ARRAYS, out)
         result = self.invoke("--methods", "source-only", "--draws", 1, "--jobs", 1, "--out", out)
         assert result.exit_code == 0, result.output
         assert "1 of 1 runs are in" in result.output
-        assert "0.762" in result.output
-        assert read_json_lines(out)[0]["acc_all"] == json.loads(old[0])["acc_all"]
-
-    @pytest.mark.parametrize(("out", "folder"), [("new.jsonl", "new.runs"), ("new", "new")])
-    def test_it_goes_on_from_a_folder(self, tmp_path, out, folder):
-        cells = cells_of(parse_study(content(draws=1, data=["digits"], methods=["source-only"])))
-        run_cells(cells, Store(tmp_path / folder), threads(1), run=Recorder())
-        words = ["--methods", "source-only", "--draws", 1, "--jobs", 1, "--out", tmp_path / out]
-        result = self.invoke(*words)
-        assert result.exit_code == 0, result.output
         assert "0 of 1 runs were run by this command" in result.output
-        assert (tmp_path / "new.jsonl").exists() == (out == "new.jsonl")
-        if out == "new.jsonl":
-            assert [row["key"] for row in read_json_lines(tmp_path / out)] == [cells[0].key]
+        assert "0.762" in result.output
 
     def test_dry_run_lists_and_runs_nothing(self, tmp_path):
         (tmp_path / "s.yml").write_text(yaml.safe_dump(content()))
@@ -571,8 +546,8 @@ class TestCommands:
 
     def test_failed_runs_make_the_status_one(self, tmp_path):
         (tmp_path / "s.yml").write_text(yaml.safe_dump(content(draws=1)))
-        cells = cells_of(parse_study(content(draws=1)))
-        run_cells(cells, Store(tmp_path / "out"), threads(1), run=lambda config: {"error": "no luck"})
+        runs = runs_of(parse_study(content(draws=1)))
+        run_all(runs, Store(tmp_path / "out"), threads(1), execute=lambda config: {"error": "no luck"})
         result = self.invoke("run", tmp_path / "s.yml", "--out", tmp_path / "out")
         assert result.exit_code == 1
         assert "1 of 1 runs failed" in result.output

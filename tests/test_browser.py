@@ -148,7 +148,7 @@ def test_tables_sort_by_number_and_by_name(browser, pages):
 def test_nothing_sticks_out_sideways(browser, pages, name, width):
     with Visit(browser, pages / f"{name}.html", width=width) as visit:
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
-        ends = visit.page.locator("svg.fluid").evaluate_all(
+        ends = visit.page.locator("svg.chart").evaluate_all(
             "charts => charts.map(chart => chart.getBoundingClientRect().right)"
         )
         assert max(ends) <= width
@@ -197,7 +197,7 @@ def test_it_reads_without_scripts(browser, pages):
     page = context.new_page()
     page.goto((pages / "table.html").as_uri())
     assert page.locator("h1").is_visible()
-    assert page.locator("svg.fluid").first.is_visible()
+    assert page.locator("svg.chart").first.is_visible()
     assert not page.locator("#theme").is_visible()
     assert page.locator("thead button").count() == 0
     context.close()

@@ -27,7 +27,7 @@ from PIL import Image
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from osls.app.bench.words import texts_of
+from osls.app.bench.draws import texts_of
 from osls.datasets import DATASETS, Dataset, Labelled, breeds, load_dataset, simulate_osls
 from osls.datasets.breeds import Hierarchy
 from osls.datasets.cifar import CIFAR10, CIFAR100, load_cifar

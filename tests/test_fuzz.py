@@ -22,8 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from conftest import examples
 from osls.app.bench.study import Study, load_study, parse_study
 from osls.app.files import InputError, read_table
-from osls.app.report.fluid import ShareRow, before_after, count_bars
-from osls.app.report.svg import grouped_bars
+from osls.app.report.charts import DrawRow, ShareRow, count_chart, draw_chart, share_chart
 from osls.mixture import BBE
 from osls.monitor import Monitor
 from osls.persist import ModelError, load, save
@@ -375,9 +374,9 @@ class TestPages:
     def test_names_never_become_tags(self, title, name):
         def charts(title, name):
             return [
-                str(before_after(title, [ShareRow(name, 0.4, 0.6, 0.5, 0.7, False)])),
-                str(count_bars(title, [(name, 3, False)])),
-                grouped_bars(title, [name], [(name, "estimate", [0.5])]),
+                str(share_chart(title, [ShareRow(name, 0.4, 0.6, 0.5, 0.7, False)])),
+                str(count_chart(title, [(name, 3, False)])),
+                str(draw_chart(title, [DrawRow(name, "m0", [0.5])], from_zero=True)),
             ]
 
         for hostile, harmless in zip(charts(title, name), charts("title", "name"), strict=True):

@@ -8,9 +8,9 @@ import torch
 from pydantic import ValidationError
 
 import osls
+from osls.app.bench.draws import network_plan
 from osls.app.bench.methods import run_method
-from osls.app.bench.networks import NetworkPlan, NetworkSpec
-from osls.app.bench.problems import network_plan
+from osls.app.bench.network_plans import NetworkPlan, NetworkSpec
 from osls.baselines import BackpropODA
 from osls.datasets import simulate_osls
 from osls.metrics import accuracy

@@ -15,16 +15,12 @@ import pytest
 from PIL import Image
 
 from answers import checks, image_answer, table_answer, text_answer, text_corpus
-from osls.app.report.adaptation import render_report
-from osls.app.report.examples import examples, most_novel
-from osls.app.report.fluid import Line, ShareRow, before_after, line_chart
+from osls.app.report.adaptation import Truth, describe_verdict, draw_curves, render_report
+from osls.app.report.charts import Curve, ShareRow, axis_end, curve_chart, share_chart
+from osls.app.report.examples import examples, most_novel, thumbnail_uri
 from osls.app.report.groups import cluster, find_groups
-from osls.app.report.svg import nice_top
-from osls.app.report.thumbnails import thumbnail_uri
-from osls.app.report.traits import text_column, traits_of
-from osls.app.report.trust import describe_verdict, draw_curves
-from osls.app.report.vocabulary import telling_words
-from osls.app.report.words import headline, history_words, number, percent, percent_range, shown
+from osls.app.report.traits import telling_words, text_column, traits_of
+from osls.app.report.wording import headline, history_words, number, percent, percent_range, shown
 from osls.inference.diagnostics import Check, Diagnostics
 
 
@@ -287,14 +283,14 @@ def test_all_words_of_a_small_group_may_tell():
     assert telling_words([["orbit"]], []) == [("orbit",)]
 
 
-def test_cells_are_written_for_people(table):
+def test_values_of_tables_are_written_for_people(table):
     values = [1234.5, np.nan, -np.inf, 12345, True, None, pd.NaT, "  much \n space "]
     frame = pd.DataFrame({"x": pd.Series(values, dtype=object)})
     answer = replace(table, target_rows=frame, predictions=table.predictions[: len(values)])
-    cells = [example.cells[0] for example in examples(answer, np.arange(len(values)), ["x"])]
+    entries = [example.entries[0] for example in examples(answer, np.arange(len(values)), ["x"])]
     words = ["1,234", "missing", "-inf", "12,345", "True", "missing", "missing", "much space"]
-    assert [cell.words for cell in cells] == words
-    assert [cell.value for cell in cells] == [1234.5, None, None, 12345.0, *[None] * 4]
+    assert [entry.words for entry in entries] == words
+    assert [entry.value for entry in entries] == [1234.5, None, None, 12345.0, *[None] * 4]
 
 
 def test_the_most_novel_rows_come_in_order(table):
@@ -403,7 +399,7 @@ def check_page(html: str) -> Page:
         assert attributes.get("href", "#main").removeprefix("#") in ids
     assert all(a.get("alt") for a in page.all("img"))
     assert all(a.get("scope") in ("col", "row") for a in page.all("th"))
-    charts = [a for a in page.all("svg") if "fluid" in a.get("class", "")]
+    charts = [a for a in page.all("svg") if a.get("class") == "chart"]
     assert all(a.get("role") == "img" and a.get("aria-label") for a in charts)
     assert len(page.all("table")) == len(page.all("caption"))
     for landmark in ("header", "nav", "main", "footer"):
@@ -416,7 +412,7 @@ def test_a_table_report_is_one_whole_page(table):
     html = render_report(table)
     page = check_page(html)
     assert re.search(r"<title>[^<]*labels do not cover; [^<]*\.</title>", html)
-    assert len([a for a in page.all("svg") if "fluid" in a.get("class", "")]) == 5
+    assert len([a for a in page.all("svg") if a.get("class") == "chart"]) == 5
     text = " ".join(page.texts.values())
     for words in (
         "osls adapt --source labelled.csv",
@@ -532,20 +528,42 @@ def test_colours_can_be_told_apart_in_both_themes():
 
 
 def test_charts_put_shares_where_they_belong():
-    chart = str(before_after("t", [ShareRow("a", 0.1, 0.3, 0.2, 0.4, novel=False)]))
-    assert 'cx="20.00%"' in chart  # 0.1 on an axis to 0.5
-    assert 'cx="60.00%"' in chart
-    assert 'x1="40.00%" x2="80.00%"' in chart
+    chart = str(share_chart("t", [ShareRow("a", 0.1, 0.3, 0.2, 0.4, novel=False)]))
+    assert 'cx="25.00%"' in chart  # 0.1 on an axis to 0.4
+    assert 'cx="75.00%"' in chart
+    assert 'x1="50.00%" x2="100.00%"' in chart
+    assert "diamond" not in chart
+
+
+def test_a_known_truth_is_a_diamond():
+    chart = str(share_chart("t", [ShareRow("a", 0.1, 0.3, 0.2, 0.4, novel=False, truth=0.35)]))
+    assert 'x="87.50%"' in chart
+    assert "a, true share: 35" in chart
+
+
+def test_the_truth_is_shown_only_where_it_is_known(table):
+    share = np.array([*np.full(8, 0.08), 0.36])
+    html = render_report(table, truth=Truth(share, "every 8 or 9", 0.91, 0.82, 0.73))
+    page = check_page(html)
+    assert "Compared with the truth" in html
+    assert "every 8 or 9" in html
+    for words in ("91", "82", "73", "36"):
+        assert f"<b>{words}\u00a0%</b>" in html
+    assert html.count('class="diamond"') == 9 + 1  # one a class, one in the legend
+    assert "#truth" in [a.get("href") for a in page.all("a")]
+    plain_report = render_report(table)
+    assert "diamond" not in plain_report.split("</style>")[1]
+    assert "the truth" not in plain_report
 
 
 def test_an_axis_of_nothing_ends_at_one():
-    assert [nice_top(v) for v in (0.0, -1.0, 0.03, 7)] == [1.0, 1.0, 0.05, 10]
+    assert [axis_end(v) for v in (0.0, -1.0, 0.03, 7)] == [1.0, 1.0, 0.03, 8]
 
 
 def test_a_curve_of_one_point_is_a_dot_and_names_are_escaped():
     hostile = "<script>alert(1)</script>"
-    line = Line(hostile, "known", np.array([0.5]))
-    chart = str(line_chart(hostile, np.array([1.0]), [line], x_ticks=[(1.0, hostile)], y_words=str))
+    line = Curve(hostile, "known", np.array([0.5]))
+    chart = str(curve_chart(hostile, np.array([1.0]), [line], x_ticks=[(1.0, hostile)], y_words=str))
     assert "<circle" in chart
     assert "<script" not in chart
     assert "nan" not in chart

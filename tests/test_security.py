@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import osls
-from osls.app.bench.strict_yaml import read_yaml
+from osls.app.bench.config import read_yaml
 from osls.app.files import InputError, read_table
 
 SOURCE = Path(osls.__file__).parent
@@ -84,7 +84,7 @@ def test_yaml_is_read_by_safe_loaders_and_no_shell_is_started():
                 assert name_of(options["Loader"]) == "_Loader", where
             assert name not in ("yaml.unsafe_load", "yaml.full_load", "os.system", "os.popen"), where
             assert constant(options.get("shell")) is not True, where
-    from osls.app.bench.strict_yaml import _Loader
+    from osls.app.bench.config import _Loader
 
     assert issubclass(_Loader, yaml.SafeLoader)
 

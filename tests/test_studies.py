@@ -14,24 +14,27 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from osls.app.bench.charts import Bar, Strip, error_bars, rank_plot, strips
-from osls.app.bench.compare import aggregate, common_methods, comparable, mean_ranks, win_rates
-from osls.app.bench.courses import GRID, courses
+from osls.app.bench.draws import number_words, read_vectors
+from osls.app.bench.evaluation import (
+    TRAINING_GRID,
+    aggregate,
+    common_methods,
+    comparable,
+    mean_ranks,
+    paper_figures,
+    summarise,
+    training_curves,
+    win_rates,
+)
 from osls.app.bench.execute import run_config
-from osls.app.bench.methods import METHODS, make_mixture, run_method
-from osls.app.bench.networks import NETWORKS, PAPER_NETWORKS, NetworkPlan, NetworkSpec
-from osls.app.bench.page import bench_page
-from osls.app.bench.paper import TABLES, paper_figures
-from osls.app.bench.parameters import parameter_names
-from osls.app.bench.plan import cells_of
-from osls.app.bench.results import Results, read_results
-from osls.app.bench.rows import COLUMNS
-from osls.app.bench.store import Store
-from osls.app.bench.study import load_study, parse_study
-from osls.app.bench.summary import summarise
+from osls.app.bench.methods import METHODS, make_mixture, parameter_names, run_method
+from osls.app.bench.network_plans import NETWORKS, PAPER_NETWORKS, NetworkPlan, NetworkSpec
+from osls.app.bench.results_page import bench_page
+from osls.app.bench.store import COLUMNS, Results, Store, read_results
+from osls.app.bench.study import TABLES, load_study, parse_study, runs_of
 from osls.app.bench.table import format_table, terminal_tables
-from osls.app.bench.words import number_words, read_vectors
 from osls.app.cli import app
+from osls.app.report.charts import DrawRow, ErrorBar, draw_chart, error_chart, rank_chart
 from osls.datasets import DATASETS, OSLSProblem, simulate_osls
 from osls.training.nets.deep_resnet import ResNetFeatures, load_weights
 from osls.training.trainer import Schedule, Trainer, schedule_for
@@ -50,12 +53,12 @@ class TestStudy:
     @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
     def test_shipped_ones_are_sound(self, path):
         study = load_study(path)
-        cells = cells_of(study)
-        assert len(cells) >= 6
+        runs = runs_of(study)
+        assert len(runs) >= 6
         assert study.title
         assert study.about
-        for cell in cells:
-            config = json.loads(json.dumps(cell.config))
+        for run in runs:
+            config = json.loads(json.dumps(run.config))
             assert config["data"]["name"] in DATASETS
             assert config["method"]["name"] in METHODS
             assert set(config["method"].get("parameters", {})) <= set(
@@ -143,38 +146,38 @@ class TestStudy:
         with pytest.raises(ValueError, match=re.escape(message)):
             load_study(tmp_path / "s.yml")
 
-    def test_cells_are_the_product_of_data_settings_methods_and_draws(self):
+    def test_runs_are_the_product_of_data_settings_methods_and_draws(self):
         data = [{"name": "digits", "settings": [{"novel": 1}, {"novel": [8], "label": "eight"}]}]
         study = parse_study(content(data=data, methods=["pulse", FAST], draws=[4, 7]))
-        cells = cells_of(study)
-        assert len(cells) == 8
-        assert {(c.setting, c.draw) for c in cells} == {(s, d) for s in ("novel=1", "eight") for d in (4, 7)}
-        assert len({c.key for c in cells}) == 8
+        runs = runs_of(study)
+        assert len(runs) == 8
+        assert {(c.setting, c.draw) for c in runs} == {(s, d) for s in ("novel=1", "eight") for d in (4, 7)}
+        assert len({c.key for c in runs}) == 8
 
     def test_a_grid_is_every_combination(self):
         method = {"name": "uan", "label": "UAN", "grid": {"align": [True, False], "threshold": [0.1, 0.2]}}
-        cells = cells_of(parse_study(content(methods=[method], draws=1)))
-        assert [c.method for c in cells][:2] == [
+        runs = runs_of(parse_study(content(methods=[method], draws=1)))
+        assert [c.method for c in runs][:2] == [
             "UAN align=True threshold=0.1",
             "UAN align=True threshold=0.2",
         ]
-        assert cells[3].config["method"]["parameters"] == {"align": False, "threshold": 0.2}
+        assert runs[3].config["method"]["parameters"] == {"align": False, "threshold": 0.2}
 
     def test_same_run_twice_and_same_name_twice_are_errors(self):
         with pytest.raises(ValueError, match="are the same run; drop one"):
-            cells_of(parse_study(content(methods=["pulse", {"name": "pulse", "label": "again"}])))
+            runs_of(parse_study(content(methods=["pulse", {"name": "pulse", "label": "again"}])))
         other = {"name": "pulse", "parameters": {"rounds": 1}}
         with pytest.raises(ValueError, match="give one of them a label"):
-            cells_of(parse_study(content(methods=["pulse", other])))
+            runs_of(parse_study(content(methods=["pulse", other])))
 
     def test_labels_do_not_change_the_identity_but_parameters_and_networks_do(self):
         def key(**method):
-            return cells_of(parse_study(content(methods=[{"name": "k-pu"} | method])))[0].key
+            return runs_of(parse_study(content(methods=[{"name": "k-pu"} | method])))[0].key
 
         assert key() == key(label="other name", paper="x")
         assert key() != key(parameters={"gamma": 0.02})
         small, large = (
-            cells_of(
+            runs_of(
                 parse_study(
                     content(
                         networks={"mine": {"body": "mlp", "width": width}},
@@ -187,8 +190,8 @@ class TestStudy:
         assert small != large
 
     def test_numbers_that_yaml_reads_as_text_are_put_right(self):
-        cells = cells_of(parse_study(content(methods=[{"name": "k-pu", "parameters": {"delta": "1e-2"}}])))
-        assert cells[0].config["method"]["parameters"] == {"delta": 0.01}
+        runs = runs_of(parse_study(content(methods=[{"name": "k-pu", "parameters": {"delta": "1e-2"}}])))
+        assert runs[0].config["method"]["parameters"] == {"delta": 0.01}
 
     def test_a_models_network_is_written_out_and_trained(self):
         parameters = {"discriminator": "mine", "source_classifier": "linear", "n_folds": 2, "rounds": 1}
@@ -198,14 +201,14 @@ class TestStudy:
             methods=[{"name": "pulse", "parameters": parameters}],
             draws=1,
         )
-        (cell,) = cells_of(parse_study(study))
-        written = cell.config["method"]["parameters"]
+        (run,) = runs_of(parse_study(study))
+        written = run.config["method"]["parameters"]
         assert written["discriminator"]["body"] == "mlp"
         assert written["discriminator"]["width"] == 8
         assert written["source_classifier"] == "linear"
-        found = run_config(cell.config)
-        assert found["error"] is None
-        assert 0 <= found["novel_estimate"] <= 1
+        row = run_config(run.config)
+        assert row["error"] is None
+        assert 0 <= row["novel_estimate"] <= 1
 
     @pytest.mark.parametrize(
         ("value", "message"),
@@ -231,7 +234,7 @@ class TestStudy:
 
     def test_defaults_reach_the_methods_that_have_them(self):
         study = parse_study(content(methods=["k-pu", "uan"], defaults={"n_folds": 2, "max_steps": 9}))
-        parameters = {c.method: c.config["method"]["parameters"] for c in cells_of(study)}
+        parameters = {c.method: c.config["method"]["parameters"] for c in runs_of(study)}
         assert parameters == {"k-pu": {"n_folds": 2, "max_steps": 9}, "uan": {"max_steps": 9}}
 
 
@@ -364,7 +367,7 @@ class TestText:
 
     def test_data_without_texts_is_an_error_of_the_run(self):
         study = parse_study(content(data=[{"name": "digits", "network": "text-cnn"}], draws=1))
-        assert "'digits' is none of newsgroups" in run_config(cells_of(study)[0].config)["error"]
+        assert "'digits' is none of newsgroups" in run_config(runs_of(study)[0].config)["error"]
 
 
 def row(method: str, draw: int, acc: float, *, data: str = "d", name: str = "pulse", **more) -> dict:
@@ -511,15 +514,15 @@ class TestComparison:
         rows = rows[:6] + rows[-2:]
         assert len(comparable(summarise(rows))) == 2
 
-    def test_courses_are_averaged_over_draws(self):
+    def test_training_curves_are_averaged_over_draws(self):
         def history(*values):
             return json.dumps([{"step": "source"}] + [{"acc_all": v} for v in values])
 
         rows = [row("a", 0, 1, history=history(0, 0.5, 1.0)), row("a", 1, 1, history=history(0, 0, 0, 0, 0))]
-        (course,) = courses([*rows, row("b", 0, 1, history="[]")], "acc_all")
-        assert course.draws == 2
-        np.testing.assert_allclose(course.mean, GRID / 2, atol=1e-9)
-        assert (course.low >= 0).all()
+        (curve,) = training_curves([*rows, row("b", 0, 1, history="[]")], "acc_all")
+        assert curve.draws == 2
+        np.testing.assert_allclose(curve.mean, TRAINING_GRID / 2, atol=1e-9)
+        assert (curve.low >= 0).all()
 
 
 HOSTILE = "<script>alert(1)</script>"
@@ -551,8 +554,8 @@ class TestPage:
     @pytest.fixture(scope="class")
     @classmethod
     def page(cls):
-        course = json.dumps([{"acc_all": v, "mpe_novel": 1 - v} for v in (0.1, 0.5, 0.6)])
-        rows = [r | {"history": course, "study": "s"} for r in MANY]
+        history = json.dumps([{"acc_all": v, "mpe_novel": 1 - v} for v in (0.1, 0.5, 0.6)])
+        rows = [r | {"history": history, "study": "s"} for r in MANY]
         rows.append(row(HOSTILE, 0, 0.4, data="d0", error=HOSTILE, traceback=HOSTILE))
         return bench_page([Results("s", rows, f"name: s\ntitle: 'My {HOSTILE}'\nabout: words\n")])
 
@@ -581,8 +584,8 @@ class TestPage:
             "name: s",
         ):
             assert words in page
-        # Two bars, two ranks, and two strips and two courses a data set.
-        titles = re.findall(r'<svg class="fluid[^"]*"[^>]*aria-label="([^"]+)"', page)
+        # Two bars, two ranks, and two charts of draws and two of training a data set.
+        titles = re.findall(r'<svg class="chart"[^>]*aria-label="([^"]+)"', page)
         assert len(titles) == 2 + 2 + 5 * 4
 
     def test_escapes_names(self, page):
@@ -599,18 +602,18 @@ class TestPage:
         assert "Who beats whom" not in page
         assert "All data sets" in page
         assert "Acc (all)" in page
-        charts = re.findall(r'<svg class="fluid[^"]*"[^>]*aria-label="([^"]+)"', page)
+        charts = re.findall(r'<svg class="chart"[^>]*aria-label="([^"]+)"', page)
         assert len(charts) == 1 + 2
         assert not any("novel" in title for title in charts)
 
     def test_bars_without_a_spread_have_no_whisker(self):
-        drawn = [str(error_bars("t", [Bar("a", "m0", 0.1, spread, None)])) for spread in (0.02, None)]
+        drawn = [str(error_chart("t", [ErrorBar("a", "m0", 0.1, spread, None)])) for spread in (0.02, None)]
         assert ["whisker" in one for one in drawn] == [True, False]
 
     def test_charts_escape_names(self):
-        drawn = error_bars(HOSTILE, [Bar(HOSTILE, "m0", 0.1, 0.02, 0.3)])
-        drawn += strips(HOSTILE, [Strip(HOSTILE, "m0", [0.1, 0.5], 0.2)], from_zero=True)
-        drawn += rank_plot(HOSTILE, [(HOSTILE, "m0"), ("b", "m1")], [1.0, 2.0], 0.5)
+        drawn = error_chart(HOSTILE, [ErrorBar(HOSTILE, "m0", 0.1, 0.02, 0.3)])
+        drawn += draw_chart(HOSTILE, [DrawRow(HOSTILE, "m0", [0.1, 0.5], 0.2)], from_zero=True)
+        drawn += rank_chart(HOSTILE, [(HOSTILE, "m0"), ("b", "m1")], [1.0, 2.0], 0.5)
         assert "<script" not in drawn
         assert "nan" not in drawn
 
@@ -630,16 +633,16 @@ class TestPage:
         with pytest.raises(ValueError, match=r"notes\.txt is neither a folder of results nor"):
             read_results([tmp_path / "notes.txt"])
 
-    def test_command_reads_folders_and_lines(self, tmp_path):
-        arrays = STUDIES[0].parents[1] / "results" / "arrays.jsonl"
+    def test_commands_read_folders(self, tmp_path):
+        arrays = STUDIES[0].parents[1] / "results" / "arrays"
         out = tmp_path / "page.html"
         result = CliRunner().invoke(
             app, ["bench", "page", str(arrays), "--out", str(out), "--title", "First"]
         )
         assert result.exit_code == 0, result.output
         assert "<h1>First</h1>" in out.read_text()
-        (found,) = read_results([arrays])
-        assert "pulse-paper" in {r["method"] for r in found.rows}
+        (result,) = read_results([arrays])
+        assert "pulse-paper" in {r["method"] for r in result.rows}
         printed = CliRunner().invoke(app, ["bench", "table", str(arrays), "--metrics", "acc_all"]).output
         assert "| pulse | **0.968** ± 0.013 (0.931) | 20 |" in printed
 

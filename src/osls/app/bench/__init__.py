@@ -1,1 +1,127 @@
-"""Benchmarks: runs in, rows out, tables from rows."""
+"""The ``osls bench`` commands; :mod:`osls.app.bench.actions` does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Compare methods on random draws.", add_completion=False)
+
+_Jobs = Annotated[int, typer.Option(min=0, help="Processes; 0 for one a core.")]
+_Results = Annotated[
+    list[Path], typer.Argument(help="Folders of results, or .parquet files.", show_default=False)
+]
+
+
+@contextmanager
+def _actions() -> Iterator[ModuleType]:
+    """Yield the module that does the work; wrong input ends in a message and the exit status 2."""
+    # Imported here because it loads torch, which takes seconds; --help must not wait for that.
+    from osls.app.bench import actions
+
+    try:
+        yield actions
+    except (ValueError, OSError, ImportError) as error:
+        for line in str(error).splitlines():
+            typer.echo(f"osls: {line}", err=True)
+        raise typer.Exit(2) from None
+
+
+@app.callback(invoke_without_command=True)
+def quick(
+    context: typer.Context,
+    data: Annotated[str, typer.Option(help="Data sets, separated by commas.")] = "digits",
+    methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "pulse,source-only",
+    draws: Annotated[int, typer.Option(min=1, help="Random problems for each data set.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    novel: Annotated[
+        int | None, typer.Option(min=0, help="Number of novel classes; default: the data set's own range.")
+    ] = None,
+    jobs: _Jobs = 0,
+    out: Annotated[Path, typer.Option(help="Folder of results; finished runs are kept.")] = Path(
+        "osls-bench/quick"
+    ),
+) -> None:
+    """Compare methods on random draws; run the same command again to go on after an interruption.
+
+    Without a command: the named methods on the named data sets. With one: studies from files.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with _actions() as actions:
+        status = actions.run_quick(
+            data.split(","), methods.split(","), draws=draws, seed=seed, novel=novel, jobs=jobs, out=out
+        )
+    raise typer.Exit(status)
+
+
+@app.command()
+def run(
+    study: Annotated[Path, typer.Argument(help="The study, a YAML file.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of results; default: osls-bench/ and the study's name.")
+    ] = None,
+    jobs: _Jobs = 0,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask cluster to run on instead of this machine.")
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Repeat the runs that ended in an error.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the file and list its runs, but run none.")
+    ] = False,
+) -> None:
+    """Run a study: every data set, setting, method and draw once.
+
+    It can be stopped (Ctrl-C, or a kill) and started again, and started more than once at a time: finished
+    runs are kept, and no run is run twice.
+    """
+    with _actions() as actions:
+        status = actions.run_file(
+            study, out=out, jobs=jobs, scheduler=scheduler, retry_failed=retry_failed, dry_run=dry_run
+        )
+    raise typer.Exit(status)
+
+
+@app.command()
+def table(
+    results: _Results,
+    format: Annotated[str, typer.Option(help="markdown, latex or csv.")] = "markdown",
+    metrics: Annotated[str, typer.Option(help="Columns, separated by commas; default: the usual ones.")] = "",
+) -> None:
+    """Print mean ± standard deviation (worst draw), the best in bold, beside the paper's figures."""
+    with _actions() as actions:
+        typer.echo(actions.text_table(results, format, [m for m in metrics.split(",") if m]), nl=False)
+
+
+@app.command()
+def page(
+    results: _Results,
+    out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("osls-bench.html"),
+    title: Annotated[str, typer.Option(help="Its title; default: the study's.")] = "",
+) -> None:
+    """Write one self-contained HTML page of tables and figures."""
+    with _actions() as actions:
+        actions.write_page(results, out, title)
+    typer.echo(f"Wrote {out}")
+
+
+@app.command("list")
+def list_(
+    studies: Annotated[Path, typer.Option(help="Folder of study files.")] = Path("benchmarks/studies"),
+) -> None:
+    """List data sets, methods with their parameters, networks and studies."""
+    with _actions() as actions:
+        for heading, entries in actions.list_everything(studies):
+            typer.echo(f"{heading}:")
+            for name, words in entries:
+                typer.echo(f"  {name:24}{words}")
+            typer.echo()

@@ -1,4 +1,4 @@
-"""One run: draw the problem, fit the method, and write down everything about it as one row."""
+"""One run: draw the problem, fit the method, compare with the truth, and return everything as one row."""
 
 from __future__ import annotations
 
@@ -18,24 +18,35 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from osls.app.bench.follow import Follower, compact_history
-from osls.app.bench.rows import Row
+import numpy as np
+import psutil
+import torch
 
-__all__ = ["run_config"]
+import osls
+from osls._core.arrays import Floats
+from osls._core.progress import History
+from osls.app.bench.draws import draw_problem, network_plan
+from osls.app.bench.methods import Answers, run_method
+from osls.app.bench.store import Row
+from osls.baselines import best_threshold
+from osls.datasets import OSLSProblem
+from osls.metrics import accuracy, mix_error
+
+__all__ = ["EpochAccuracy", "compact_history", "run_config"]
 
 _LIBRARIES = ("osls", "numpy", "scipy", "scikit-learn", "torch")
-# Networks are seeded through torch's own random state, which the threads of a process share.
-_ONE_AT_A_TIME = threading.Lock()
+# Networks are seeded through torch's random state, which the threads of a process share.
+_ONE_RUN = threading.Lock()
 
 
 def run_config(config: Mapping[str, Any]) -> Row:
-    """Run the config of a cell; an exception becomes part of the row."""
-    with _ONE_AT_A_TIME:
+    """Run the config of a run; an exception becomes part of the row."""
+    with _ONE_RUN:
         row: Row = {
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": json.dumps(_versions()),
             "hardware": json.dumps(_hardware()),
-            "threads": _threads(),
+            "threads": torch.get_num_threads(),
         }
         try:
             return row | _measure(config)
@@ -47,12 +58,9 @@ def run_config(config: Mapping[str, Any]) -> Row:
 
 
 def _measure(config: Mapping[str, Any]) -> Row:
-    from osls.app.bench.methods import run_method
-    from osls.app.bench.problems import draw_problem, network_plan
-
     data, method, network = config["data"], config["method"], config.get("network")
     problem = draw_problem(data, draw=config["draw"], seed=config["seed"], network=network)
-    follower = Follower(problem)
+    epochs = EpochAccuracy(problem)
     plan = network_plan(network, data, problem)
     _reset_peak_memory()
     wall, cpu = time.perf_counter(), time.process_time()
@@ -64,7 +72,7 @@ def _measure(config: Mapping[str, Any]) -> Row:
             seed=config["draw"],
             parameters=method.get("parameters", {}),
             network=plan,
-            follow=follower,
+            follow=epochs,
         )
     row: Row = {
         "seconds": round(time.perf_counter() - wall, 3),
@@ -74,13 +82,15 @@ def _measure(config: Mapping[str, Any]) -> Row:
         "error": None,
         "traceback": None,
     }
-    return row | _judge(problem, answers) | {"history": compact_history(answers.history, follower, problem)}
+    return (
+        row
+        | _compare_with_truth(problem, answers)
+        | {"history": compact_history(answers.history, epochs, problem)}
+    )
 
 
-def _judge(problem: Any, answers: Any) -> Row:
-    """Compare the answers with the truth."""
-    from osls.metrics import accuracy, mix_error
-
+def _compare_with_truth(problem: OSLSProblem, answers: Answers) -> Row:
+    """Sizes of the problem, and accuracies and errors of the answers."""
     truth = float(problem.target_marginal[-1])
     target = accuracy(problem.y_target, answers.target_labels, problem.novel_label)
     error = mix_error(problem.target_marginal, answers.target_marginal)
@@ -105,44 +115,89 @@ def _judge(problem: Any, answers: Any) -> Row:
     if answers.novel_interval is not None:
         low, high = answers.novel_interval
         row |= {"novel_low": low, "novel_high": high, "novel_covered": low <= truth <= high}
-    return row | _hindsight(problem, answers)
+    return row | _best_threshold(problem, answers)
 
 
-def _hindsight(problem: Any, answers: Any) -> Row:
-    """For methods that reject by a threshold: the best one there could have been."""
-    from osls.baselines import best_threshold
-
-    if answers.known_score is None:
+def _best_threshold(problem: OSLSProblem, answers: Answers) -> Row:
+    """For methods that reject by a threshold: the best threshold, found with the true labels."""
+    if answers.known_score is None or answers.known_labels is None:
         return {}
     best = best_threshold(answers.known_score, answers.known_labels, problem.y_target, problem.novel_label)
     return {"best_threshold": best.threshold, "acc_best_threshold": best.accuracy}
 
 
-def _without_folders(text: str) -> str:
-    """Leave out where things lie on this machine: results are for others to read."""
-    import osls
+# -- Epoch by epoch --------------------------------------------------------------------------------------
 
-    found = [Path(osls.__file__).parents[1], Path(sys.prefix), Path(sys.base_prefix), Path.cwd(), Path.home()]
-    named = [os.environ.get(name) for name in ("OSLS_DATA", "OSLS_CACHE")]
-    # The longest first: one may lie in another. A bare root would match everywhere.
-    for folder in sorted({*map(str, found), *filter(None, named)} - {os.sep}, key=len, reverse=True):
-        text = text.replace(folder, "...")
-    return text
+
+class EpochAccuracy:
+    """Given to a method as its ``callback``: keeps the target accuracy after each epoch.
+
+    It knows the true labels; the method does not.
+    """
+
+    def __init__(self, problem: OSLSProblem):
+        self._problem = problem
+        self._names = np.array([*problem.classes.tolist(), problem.novel_label], dtype=object)
+        self.epochs: dict[int, dict[str, float]] = {}
+
+    def __call__(self, epoch: int, proba: Floats) -> None:
+        """Measure the answers that the method would give after this epoch."""
+        labels = self._names[proba.argmax(axis=1)]
+        share = accuracy(self._problem.y_target.astype(object), labels, self._problem.novel_label)
+        self.epochs[epoch] = {"acc_all": share.all, "acc_seen": share.seen, "acc_novel": share.novel}
+
+
+def compact_history(history: History, accuracies: EpochAccuracy, problem: OSLSProblem) -> str:
+    """Return a fit's history as JSON, with accuracies, and errors of the mix in place of the mix."""
+    records = []
+    recorded = {record["epoch"] for record in history if "epoch" in record}
+    for record in history:
+        short = {k: _number(v) for k, v in record.items() if isinstance(v, str | int | float)}
+        marginal = record.get("target_marginal")
+        if marginal is not None:
+            error = mix_error(problem.target_marginal, marginal)
+            short |= {"mpe_seen": _number(error.seen), "mpe_novel": _number(error.novel)}
+        elif "alpha" in record and record.get("step") == "cvir" and not recorded:
+            # The paper's recipe reports the known share of each round.
+            novel = float(problem.target_marginal[-1])
+            short["mpe_novel"] = _number(abs(1 - record["alpha"] - novel))
+        measured = accuracies.epochs.get(record.get("epoch", -1), {})
+        records.append(short | {k: _number(v) for k, v in measured.items()})
+    for epoch, measured in sorted(accuracies.epochs.items()):
+        if epoch not in recorded:
+            records.append({"epoch": epoch} | {k: _number(v) for k, v in measured.items()})
+    return json.dumps(records, separators=(",", ":"), allow_nan=False)
+
+
+def _number(value: Any) -> Any:
+    """Round floats, which need no more digits here; JSON has no nan."""
+    if isinstance(value, float | np.floating):
+        return round(float(value), 5) if np.isfinite(value) else None
+    return value
 
 
 # -- The machine -----------------------------------------------------------------------------------------
 
 
+def _without_folders(text: str) -> str:
+    """Leave out the folders of this machine: results are for others to read."""
+    package = Path(osls.__file__).parents[1]
+    here = map(str, (package, sys.prefix, sys.base_prefix, Path.cwd(), Path.home()))
+    named = [os.environ.get(name) for name in ("OSLS_DATA", "OSLS_CACHE")]
+    # The longest first, because one may lie in another. The root folder alone would match everywhere.
+    for folder in sorted({*here, *filter(None, named)} - {os.sep}, key=len, reverse=True):
+        text = text.replace(folder, "...")
+    return text
+
+
 @cache
 def _versions() -> dict[str, str]:
-    found = {name: importlib.metadata.version(name) for name in _LIBRARIES}
-    return {"python": platform.python_version()} | found
+    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    return {"python": platform.python_version()} | libraries
 
 
 @cache
 def _hardware() -> dict[str, Any]:
-    import psutil
-
     cpu = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -156,20 +211,8 @@ def _hardware() -> dict[str, Any]:
         "cpu": cpu,
         "cores": os.cpu_count(),
         "memory_gb": memory,
-        "gpu": _gpu(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
-
-
-def _gpu() -> str | None:
-    import torch
-
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
-
-
-def _threads() -> int:
-    import torch
-
-    return torch.get_num_threads()
 
 
 def _reset_peak_memory() -> None:

@@ -1,27 +1,89 @@
-"""The results of a study in one folder: a small file for each run, and one Parquet file of them all.
+"""Results of a study in one folder: a small file for each run, and one Parquet file of them all.
 
 ::
 
     study.yml         the study as it was last run
     runs/KEY.json     one finished or failed run each, written whole or not at all
-    claims/KEY        who is at work on a run now
+    claims/KEY        which process works on a run now
     results.parquet   all rows, made anew from runs/ whenever a study ends
 
-``runs/`` is what counts; ``results.parquet`` can be committed without it and is then where a study goes on.
+``runs/`` is read first. ``results.parquet`` can be committed without it; a study then continues from there.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+import os
+import platform
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from osls.app.bench.claims import Claim
-from osls.app.bench.rows import COLUMNS, Row, read_parquet, write_parquet
-from osls.app.report.render import write_atomically
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-__all__ = ["Store"]
+from osls._core.writing import draft_of
+from osls.app.report.page import write_atomically
+
+__all__ = ["COLUMNS", "STALE_AFTER", "Claim", "Results", "Row", "Store", "read_parquet", "read_results"]
+
+# Seconds after which an untouched claim of another machine is stale. Owners touch theirs every few seconds.
+STALE_AFTER = 120.0
+_CLOCK_SLACK = 5.0
+
+Row = dict[str, Any]
+
+# Column -> Arrow type. "config", "versions", "hardware", "warnings" and "history" are JSON texts.
+COLUMNS = {
+    "key": "string",
+    "study": "string",
+    "data": "string",
+    "setting": "string",
+    "method": "string",
+    "draw": "int64",
+    "seed": "int64",
+    "paper": "string",
+    "config": "string",
+    "started": "string",
+    "seconds": "float64",
+    "cpu_seconds": "float64",
+    "peak_memory_mb": "float64",
+    "threads": "int64",
+    "n_source": "int64",
+    "n_target": "int64",
+    "n_test": "int64",
+    "k": "int64",
+    "novel_true": "float64",
+    "novel_estimate": "float64",
+    "novel_low": "float64",
+    "novel_high": "float64",
+    "novel_covered": "bool",
+    "novelty_pvalue": "float64",
+    "verdict": "string",
+    "acc_all": "float64",
+    "acc_seen": "float64",
+    "acc_novel": "float64",
+    "mpe_seen": "float64",
+    "mpe_novel": "float64",
+    "test_acc_all": "float64",
+    "test_acc_seen": "float64",
+    "test_acc_novel": "float64",
+    "best_threshold": "float64",
+    "acc_best_threshold": "float64",
+    "error": "string",
+    "traceback": "string",
+    "warnings": "string",
+    "versions": "string",
+    "hardware": "string",
+    "history": "string",
+}
 
 
 class Store:
@@ -39,18 +101,22 @@ class Store:
 
     def rows(self) -> list[Row]:
         """All rows, in the order of the Parquet file, then as they were started."""
-        found = {row["key"]: row for row in read_parquet(self.parquet)} if self.parquet.exists() else {}
+        return list(self.rows_by_key().values())
+
+    def rows_by_key(self) -> dict[str, Row]:
+        """All rows by the key of their run, in the same order."""
+        rows = {row["key"]: row for row in read_parquet(self.parquet)} if self.parquet.exists() else {}
         single = [self.read(path.stem) for path in self._runs.glob("*.json")]
         for row in sorted(filter(None, single), key=lambda row: (row["started"] or "", row["key"])):
-            found[row["key"]] = row
-        return list(found.values())
+            rows[row["key"]] = row
+        return rows
 
     def claim(self, key: str) -> Claim:
-        """The claim on a run, yet to be acquired."""
+        """The claim on a run, not yet acquired."""
         return Claim(self._claims / key)
 
     def read(self, key: str) -> Row | None:
-        """The row of a run as it is at this moment; None if ``runs/`` has none."""
+        """The row of a run in ``runs/``; None if there is none."""
         try:
             row: Row = json.loads((self._runs / f"{key}.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -75,3 +141,160 @@ class Store:
 def _finite(value: object) -> object:
     """JSON has no nan; an absent measure is null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# -- Parquet files and folders ---------------------------------------------------------------------------
+
+
+def write_parquet(path: Path, rows: list[Row]) -> None:
+    """Write rows whole or not at all."""
+    schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
+    table = pa.Table.from_pylist([{c: row.get(c) for c in COLUMNS} for row in rows], schema=schema)
+    with draft_of(path) as draft:
+        pq.write_table(table, draft, compression="zstd")
+
+
+def read_parquet(path: Path) -> list[Row]:
+    """Read rows; columns of a later version that this one does not know are kept."""
+    rows: list[Row] = pq.read_table(path).to_pylist()
+    return rows
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows, and the text of their study file if it is there."""
+
+    name: str
+    rows: list[Row]
+    study: str | None = None
+
+
+def read_results(paths: Iterable[Path]) -> list[Results]:
+    """Read folders of a study's results, folders of such folders, and Parquet files; one entry a study."""
+    results = [result for path in paths for result in _read_path(path) if result.rows]
+    if not results:
+        raise FileNotFoundError(f"no results in {', '.join(map(str, paths))}; run `osls bench run` first.")
+    return results
+
+
+def _read_path(path: Path) -> list[Results]:
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist.")
+    if path.suffix == ".parquet":
+        return [Results(path.parent.name, read_parquet(path))]
+    if not path.is_dir():
+        raise ValueError(f"{path} is neither a folder of results nor a .parquet file.")
+    if (path / "results.parquet").exists() or (path / "runs").is_dir():
+        kept = path / "study.yml"
+        study = kept.read_text(encoding="utf-8") if kept.exists() else None
+        return [Results(path.name, Store(path).rows(), study)]
+    return [result for folder in sorted(path.iterdir()) if folder.is_dir() for result in _read_path(folder)]
+
+
+# -- Claims ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A file that says which process works on a run, so that no two processes work on the same one.
+
+    Of two processes exactly one gets the claim, and touches it while it works. A claim is stale if its
+    process has ended (on the same machine) or has not touched it for a while (on another one); another
+    process may then take it over.
+    """
+
+    path: Path
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def acquire(self) -> bool:
+        """Get the claim, also from a process that has ended; False if another process works on the run."""
+        if self._create():
+            return True
+        if not _is_stale(self.path):
+            return False
+        with _lock(self.path.with_name(".lock")):
+            # Another process may have taken it over while this one waited for the lock.
+            if _is_stale(self.path):
+                self.path.unlink(missing_ok=True)
+            return self._create()
+
+    def is_held(self) -> bool:
+        """Whether this object holds the claim, and no other process has taken it over."""
+        return _owner(self.path).get("token") == self.token
+
+    def touch(self) -> None:
+        """Show that the owner is still working."""
+        if self.is_held():
+            os.utime(self.path)
+
+    def release(self) -> None:
+        """Give the claim up; nothing happens if it is not held."""
+        if self.is_held():
+            self.path.unlink(missing_ok=True)
+
+    def _create(self) -> bool:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        owner = {"token": self.token, "machine": _machine(), "pid": os.getpid(), "since": _since()}
+        draft = self.path.with_name(f".{self.token}")
+        try:
+            draft.write_text(json.dumps(owner))
+            # A link, unlike O_EXCL and a write, never shows an empty file.
+            os.link(draft, self.path)
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
+
+
+def _is_stale(path: Path) -> bool:
+    try:
+        untouched = time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        # Released in this moment: nothing to take over.
+        return False
+    owner = _owner(path)
+    if owner.get("machine") != _machine():
+        return untouched > STALE_AFTER
+    try:
+        # Process numbers are used again, and clocks are corrected by a second or two.
+        since = float(psutil.Process(owner["pid"]).create_time())
+        return abs(since - float(owner["since"])) > _CLOCK_SLACK
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _owner(path: Path) -> dict[str, Any]:
+    """Read who holds a claim; empty for a file that is gone or not yet written."""
+    try:
+        content = json.loads(path.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _since() -> float:
+    return float(psutil.Process().create_time())
+
+
+@cache
+def _machine() -> str:
+    """Name the host and, on Linux, its process namespace (a container): process numbers are unique there."""
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = ""
+    return f"{platform.node()} {space}"
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:
+        raise RuntimeError(
+            f"cannot take over a claim on this system; delete {path.parent} by hand."
+        ) from None
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

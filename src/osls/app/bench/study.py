@@ -1,8 +1,9 @@
-"""A study: one YAML file that says what is run on what."""
+"""A study: one YAML file that says what is run on what, and the runs that this comes to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from inspect import signature
 from itertools import product
 from pathlib import Path
@@ -11,12 +12,34 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, field_validator, model_validator
 
 from osls._core.names import unknown
-from osls.app.bench.models import Strict, explain
-from osls.app.bench.networks import NETWORKS, PAPER_NETWORKS, NetworkSpec
-from osls.app.bench.paper import TABLES
-from osls.app.bench.strict_yaml import read_yaml
+from osls.app.bench.config import Strict, config_key, explain, read_yaml
+from osls.app.bench.methods import MODEL_PARAMETERS, check_parameters, find_method, parameter_names
+from osls.app.bench.network_plans import NETWORKS, PAPER_NETWORKS, NetworkSpec
+from osls.datasets import DATASETS
 
-__all__ = ["DataSpec", "MethodSpec", "Setting", "Study", "load_study", "parse_study"]
+__all__ = [
+    "TABLES",
+    "DataSpec",
+    "MethodSpec",
+    "Run",
+    "Setting",
+    "Study",
+    "load_study",
+    "parse_study",
+    "runs_of",
+]
+
+# The paper's tables, as the first column of paper.csv names them.
+TABLES = {
+    "main": "Table 1 and the full results of the appendix",
+    "novel-fraction": "the ablation of the novel class's prevalence",
+    "pu": "the ablation of the PU method",
+    "pre-training": "contrastive pre-training",
+    "osda": "the investigation into open set adaptation (section E.5)",
+    "age": "age prediction on UTKFace",
+}
+# The paper's names of methods, where they differ from ours.
+_PAPER_NAMES = {"pulse-paper": "pulse"}
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -52,16 +75,12 @@ class DataSpec(Setting):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        from osls.datasets import DATASETS
-
         if name not in DATASETS:
             raise ValueError(unknown("data set", name, DATASETS))
         return name
 
     @model_validator(mode="after")
     def _known_options(self) -> Self:
-        from osls.datasets import DATASETS
-
         parameters = signature(DATASETS[self.name].load).parameters.values()
         known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
         for key in self.options:
@@ -82,8 +101,6 @@ class MethodSpec(Strict):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        from osls.app.bench.methods import find_method
-
         find_method(name)
         return name
 
@@ -158,16 +175,12 @@ class Study(Strict):
         return self
 
     def _check_defaults(self) -> None:
-        from osls.app.bench.parameters import parameter_names
-
         known = {p for method in self.methods for p in parameter_names(method.name)}
         for key in self.defaults:
             if key not in known:
                 raise ValueError(f"defaults.{key}: {unknown('parameter of the methods here', key, known)}")
 
     def _check_parameters(self, i: int, method: MethodSpec, parameters: dict[str, Any]) -> None:
-        from osls.app.bench.parameters import check_parameters
-
         try:
             check_parameters(method.name, parameters, self.all_networks)
         except ValueError as error:
@@ -199,3 +212,110 @@ def load_study(path: Path) -> Study:
     (['pulse', 'source-only'], [0, 1])
     """
     return parse_study(read_yaml(path), str(path))
+
+
+# -- Runs ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a study: the names in its row, and the config that alone decides its outcome.
+
+    ``config`` has the keys ``data`` (name and split), ``method`` (name and parameters), ``draw``, ``seed``
+    and, if the data set has one, ``network``. It can be written as JSON and sent to another machine.
+    """
+
+    study: str
+    data: str
+    setting: str
+    method: str
+    draw: int
+    seed: int
+    paper: str | None
+    config: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Identity of the run among the results."""
+        return config_key(self.config)
+
+    @property
+    def title(self) -> str:
+        """Data set, setting, method and draw."""
+        return " ".join(part for part in (self.data, self.setting, self.method, f"draw {self.draw}") if part)
+
+
+def runs_of(study: Study) -> list[Run]:
+    """Return all runs of a study, those of one problem next to each other.
+
+    Raises
+    ------
+    ValueError
+        If two entries of the study mean the same run, or two runs have the same name.
+    """
+    runs = [
+        run
+        for data in study.data
+        for setting in data.settings or study.settings or [Setting()]
+        for draw in study.draw_numbers
+        for method in study.methods
+        for run in _runs_of_method(study, data, setting, method, draw)
+    ]
+    by_key: dict[str, Run] = {}
+    for run in runs:
+        twin = by_key.setdefault(run.key, run)
+        if twin is not run:
+            raise ValueError(f"{study.name}: {twin.title!r} and {run.title!r} are the same run; drop one.")
+    names = {(run.data, run.setting, run.method, run.draw) for run in runs}
+    if len(names) < len(runs):
+        raise ValueError(f"{study.name}: two different runs have the same name; give one of them a label.")
+    return runs
+
+
+def _runs_of_method(
+    study: Study, data: DataSpec, setting: Setting, method: MethodSpec, draw: int
+) -> Iterator[Run]:
+    name = setting.label or ", ".join(f"{k}={_short(v)}" for k, v in setting.split().items())
+    paper = _paper_key(study, data, setting, method)
+    for label, parameters in method.variants():
+        own = {k: v for k, v in study.defaults.items() if k in parameter_names(method.name)}
+        config: dict[str, Any] = {
+            "data": _data_config(study, data, setting),
+            "method": _method_config(method.name, own | parameters, study.all_networks),
+            "draw": draw,
+            "seed": study.seed,
+        }
+        network = study.network_of(data)
+        if network is not None:
+            config["network"] = network.model_dump(mode="json", exclude_none=True)
+        yield Run(study.name, data.label or data.name, name, label, draw, study.seed, paper, config)
+
+
+def _paper_key(study: Study, data: DataSpec, setting: Setting, method: MethodSpec) -> str | None:
+    """Where the paper has this figure: table, data set, setting and method."""
+    if study.paper is None:
+        return None
+    name = method.paper or _PAPER_NAMES.get(method.name, method.name)
+    return "/".join([study.paper, data.paper or data.name, setting.paper or "", name])
+
+
+def _data_config(study: Study, data: DataSpec, setting: Setting) -> dict[str, Any]:
+    """Name, split and options of the loader."""
+    all_rows = {"rows": "all"} if study.profile == "paper" else {}
+    options = {"options": data.options} if data.options else {}
+    return {"name": data.name, **all_rows, **data.split(), **setting.split(), **options}
+
+
+def _method_config(
+    name: str, parameters: Mapping[str, Any], networks: Mapping[str, NetworkSpec]
+) -> dict[str, Any]:
+    """Name and parameters; networks are written out, so that a changed network is another run."""
+    checked = check_parameters(name, parameters, networks)
+    for key in MODEL_PARAMETERS:
+        if checked.get(key) in networks:
+            checked[key] = networks[checked[key]].model_dump(mode="json", exclude_none=True)
+    return {"name": name, "parameters": checked} if checked else {"name": name}
+
+
+def _short(value: Any) -> str:
+    return "-".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

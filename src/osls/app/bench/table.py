@@ -7,8 +7,12 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
 from osls._core.names import unknown
-from osls.app.bench.summary import METRICS, Group, Line, Stat
+from osls.app.bench.evaluation import METRICS, Group, Line, Stat
 
 __all__ = ["DEFAULT_METRICS", "FORMATS", "choose_metrics", "format_table", "terminal_tables"]
 
@@ -25,8 +29,8 @@ def choose_metrics(names: Sequence[str], groups: Sequence[Group]) -> list[str]:
         if name not in METRICS:
             raise ValueError(unknown("metric", name, METRICS))
     wanted = list(names) or [*DEFAULT_METRICS[:-1], "acc_best_threshold", "regret", DEFAULT_METRICS[-1]]
-    there = {column for group in groups for line in group.lines for column in line.stats}
-    return [name for name in wanted if name in there]
+    present = {column for group in groups for line in group.lines for column in line.stats}
+    return [name for name in wanted if name in present]
 
 
 def format_table(groups: Sequence[Group], kind: str, metrics: Sequence[str] = ()) -> str:
@@ -35,7 +39,7 @@ def format_table(groups: Sequence[Group], kind: str, metrics: Sequence[str] = ()
     Parameters
     ----------
     groups : list of Group
-        From :func:`osls.app.bench.summary.summarise`.
+        From :func:`osls.app.bench.evaluation.summarise`.
     kind : {"markdown", "latex", "csv"}
         The first two show mean ± standard deviation (worst draw), the best mean in bold, and the paper's
         figure in a column of its own where it has one. CSV has every number in full.
@@ -69,11 +73,11 @@ def _columns(group: Group, metrics: Sequence[str]) -> list[tuple[str, bool]]:
 def _body(group: Group, columns: Sequence[tuple[str, bool]], bold: str, pm: str) -> list[list[str]]:
     body = []
     for line in group.lines:
-        cells = [line.method]
+        entries = [line.method]
         for metric, paper in columns:
             stat = line.stats.get(metric)
-            cells.append(_paper_words(stat) if paper else _words(stat, bold, pm))
-        body.append([*cells, _draws(line)])
+            entries.append(_paper_words(stat) if paper else _words(stat, bold, pm))
+        body.append([*entries, _draws(line)])
     return body
 
 
@@ -98,7 +102,7 @@ def _markdown(group: Group, metrics: Sequence[str]) -> str:
     columns = _columns(group, metrics)
     heads = ["Method", *("paper" if paper else METRICS[m].heading for m, paper in columns), "Draws"]
     rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *_body(group, columns, "**{}**", "±")]
-    table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    table = ["| " + " | ".join(entry.replace("|", "\\|") for entry in row) + " |" for row in rows]
     return "\n".join([f"### {group.title}", "", *table])
 
 
@@ -160,12 +164,8 @@ def _csv(groups: Sequence[Group], metrics: Sequence[str]) -> str:
     return out.getvalue()
 
 
-def terminal_tables(groups: Sequence[Group]) -> Iterator[Any]:
+def terminal_tables(groups: Sequence[Group]) -> Iterator[Table]:
     """Yield a rich table for each data set and setting."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
     for group in groups:
         metrics = choose_metrics((), [group])
         table = Table(
@@ -177,8 +177,8 @@ def terminal_tables(groups: Sequence[Group]) -> Iterator[Any]:
         for head in ("Method", "Draws", *(METRICS[metric].heading for metric in metrics)):
             table.add_column(head, overflow="fold")
         for line in group.lines:
-            cells = (_stacked(line.stats.get(metric)) for metric in metrics)
-            table.add_row(escape(line.method), _draws(line), *cells)
+            entries = (_stacked(line.stats.get(metric)) for metric in metrics)
+            table.add_row(escape(line.method), _draws(line), *entries)
         yield table
 
 

@@ -1,32 +1,37 @@
-"""The report of ``osls adapt``: the answer in a sentence, and everything that stands behind it."""
+"""The report of ``osls adapt`` and ``osls demo``: the answer in a sentence, and what it rests on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from osls import __version__
 from osls._core.arrays import Floats, Ints
 from osls.app.answer import Answer
+from osls.app.report.charts import Curve, ShareRow, count_chart, curve_chart, novelty_histogram, share_chart
 from osls.app.report.examples import example_columns, examples, most_novel
-from osls.app.report.fluid import ShareRow, before_after, count_bars, score_histogram
 from osls.app.report.groups import Group, find_groups
 from osls.app.report.page import render_page
 from osls.app.report.traits import data_columns
-from osls.app.report.trust import describe_checks, describe_verdict, draw_curves
-from osls.app.report.words import (
+from osls.app.report.wording import (
+    STATUS_WORDS,
     headline,
     history_words,
     number,
+    only_absent,
     percent,
     percent_range,
     shown,
     status_of,
 )
+from osls.inference.diagnostics import Status
 
-__all__ = ["render_report"]
+__all__ = ["Truth", "describe_checks", "describe_verdict", "draw_curves", "render_report"]
 
 _MOST_NOVEL = {"table": 15, "text": 10, "images": 24}
 _TYPICAL = {"table": 4, "text": 3, "images": 6}
@@ -43,6 +48,29 @@ _SECTIONS = (
     ("trust", "Trust"),
     ("cite", "Cite and reproduce"),
 )
+_BADGES: dict[Status, tuple[str, str]] = {
+    "identified": ("good", "Checks passed"),
+    "upper bound only": ("caution", "Upper bound only"),
+    "do not trust": ("stop", "Do not trust"),
+}
+# What each check measures. The check's own message says what is wrong, and is shown only if it failed.
+_CHECK_WORDS = {
+    "source rows accepted": "The share of labelled rows that would be called novel.",
+    "every class accepted": "The share of one class's labelled rows that would be called novel, at most.",
+    "novel rows told apart": "The share of new rows in doubt, relative to the smaller of known and novel.",
+    "accepted rows alike": "How well labelled and new rows, both taken for known, can still be told apart.",
+    "every class present": "The smallest share of a known class in the new data.",
+    "effective sample size": "How many rows the labelled data is worth when it is weighted to the new mix.",
+    "calibration": "How far the classifier's probabilities of the known classes are off, on average.",
+    "top bin size": "How many labelled rows the estimated share of known rows rests on.",
+    "estimators agree": "How far apart two ways of estimating the share of known rows are.",
+    "convergence": "The share of new rows that still changed sides in the last round of training.",
+}
+_CURVE_WORDS = {
+    "top bin": "An estimate of the share of known rows in the new data (vertical), from those labelled rows "
+    "that look most known: the surest few on the left, all of them on the right (horizontal). If it is flat "
+    "on the left, the answer, drawn as a dashed line, does not depend on how many rows are used.",
+}
 _CITATION = f"""@inproceedings{{garg2022domain,
   title     = {{Domain Adaptation under Open Set Label Shift}},
   author    = {{Garg, Saurabh and Balakrishnan, Sivaraman and Lipton, Zachary C.}},
@@ -56,13 +84,38 @@ _CITATION = f"""@inproceedings{{garg2022domain,
 }}"""
 
 
-def render_report(answer: Answer) -> str:
+@dataclass(frozen=True)
+class Truth:
+    """What the answer is compared with where the labels of the new data are known, as in the demo.
+
+    Attributes
+    ----------
+    share : array of shape (k + 1,)
+        The true mix of the new data.
+    novel_names : str
+        The classes that the labels leave out.
+    accuracy, novel_accuracy : float
+        Of the answer: on all new rows, and on those of the novel classes.
+    source_accuracy : float
+        On all new rows, of the source classifier without adaptation.
+    """
+
+    share: Floats
+    novel_names: str
+    accuracy: float
+    novel_accuracy: float
+    source_accuracy: float
+
+
+def render_report(answer: Answer, *, truth: Truth | None = None) -> str:
     """Render an answer as one HTML file that needs nothing else.
 
     Parameters
     ----------
     answer : Answer
-        What `osls adapt` found.
+        The result of `osls adapt`.
+    truth : Truth, optional
+        If given, the report compares the answer with it.
 
     Returns
     -------
@@ -71,11 +124,11 @@ def render_report(answer: Answer) -> str:
     """
     seed = answer.settings.get("seed")
     groups = find_groups(answer, seed=seed if isinstance(seed, int) else 0)
-    telling = [t.column for t in sorted((t for g in groups for t in g.traits), key=lambda t: -t.strength)]
-    columns = example_columns(answer, telling)
+    by_strength = sorted((trait for group in groups for trait in group.traits), key=lambda t: -t.strength)
+    columns = example_columns(answer, [trait.column for trait in by_strength])
     return render_page(
         "adaptation.html",
-        sections=_SECTIONS,
+        sections=_SECTIONS if truth is None else (*_SECTIONS[:1], ("truth", "Truth"), *_SECTIONS[1:]),
         headline=headline(answer),
         kicker=_kicker(answer),
         level=percent(answer.level),
@@ -83,19 +136,12 @@ def render_report(answer: Answer) -> str:
         items=_ROW_WORDS[answer.kind],
         verdict=describe_verdict(answer),
         cards=_cards(answer),
-        mix=_mix(answer),
+        truth=None if truth is None else _compare(answer, truth),
+        mix=_mix(answer, truth),
         counts=_counts(answer),
-        histogram=score_histogram(
-            "Number of rows by their probability of being novel",
-            answer.predictions["novel"].to_numpy(dtype=float),
-        ),
+        histogram=_histogram(answer),
         nothing_new=bool(answer.target_share[-1] <= 0),
-        novel={
-            "examples": examples(answer, most_novel(answer, _MOST_NOVEL[answer.kind]), columns),
-            "columns": [_column(answer, name) for name in columns],
-            "columns_total": len(data_columns(answer)),
-            "columns_left_out": 0 < len(columns) < len(data_columns(answer)),
-        },
+        novel=_most_novel(answer, columns),
         group_words=_group_words(answer, groups),
         groups=[_group(answer, group, columns) for group in groups],
         checks=describe_checks(answer),
@@ -152,39 +198,56 @@ def _drawn(size: Floats | Ints) -> list[int]:
     return [*(int(j) for j in chosen), k]
 
 
-def _mix(answer: Answer) -> dict[str, Any]:
-    change = answer.target_share - answer.source_share
-    rows = []
-    for j, name in enumerate(answer.classes):
-        low, high = (float(v) for v in answer.interval[j])
-        row = ShareRow(
+def _compare(answer: Answer, truth: Truth) -> dict[str, Any]:
+    """The answer beside the truth, as cards and sentences."""
+    low, high = (float(v) for v in answer.interval[-1])
+    true_share = float(truth.share[-1])
+    return {
+        "novel_names": shown(truth.novel_names),
+        "inside": low <= true_share <= high,
+        "cards": [
+            (percent(truth.accuracy), "named right with adaptation"),
+            (percent(truth.source_accuracy), "named right by the source classifier alone"),
+            (percent(truth.novel_accuracy), "of the novel ones recognised as novel"),
+            (percent(true_share), f"truly novel; estimated {percent(answer.target_share[-1])}"),
+        ],
+    }
+
+
+def _mix(answer: Answer, truth: Truth | None) -> dict[str, Any]:
+    rows = [
+        ShareRow(
             shown(name),
             float(answer.source_share[j]),
             float(answer.target_share[j]),
-            low,
-            high,
+            low=float(answer.interval[j, 0]),
+            high=float(answer.interval[j, 1]),
             novel=j == len(answer.classes) - 1,
+            truth=None if truth is None else float(truth.share[j]),
         )
-        rows.append(row)
-    drawn = _drawn(np.abs(change))
+        for j, name in enumerate(answer.classes)
+    ]
+    drawn = _drawn(np.abs(answer.target_share - answer.source_share))
+    title = "Share of each class in the labels and in the new data"
     return {
-        "chart": before_after(
-            "Share of each class in the labels and in the new data", [rows[j] for j in drawn]
-        ),
+        "chart": share_chart(title, [rows[j] for j in drawn]),
         "drawn": len(drawn),
         "left_out": len(rows) - len(drawn),
-        "rows": [
-            {
-                **vars(row),
-                "before_words": percent(row.before),
-                "now_words": percent(row.now),
-                "range_words": percent_range(row.low, row.high),
-                "width": row.high - row.low,
-                "change": row.now - row.before,
-                "change_words": f"{100 * (row.now - row.before):+.1f}",
-            }
-            for row in rows
-        ],
+        "rows": [_mix_row(row) for row in rows],
+    }
+
+
+def _mix_row(row: ShareRow) -> dict[str, Any]:
+    change = row.now - row.before
+    return {
+        **vars(row),
+        "before_words": percent(row.before),
+        "now_words": percent(row.now),
+        "truth_words": None if row.truth is None else percent(row.truth),
+        "range_words": percent_range(row.low, row.high),
+        "width": row.high - row.low,
+        "change": change,
+        "change_words": f"{100 * change:+.1f}",
     }
 
 
@@ -201,14 +264,27 @@ def _counts(answer: Answer) -> dict[str, Any]:
     last = len(answer.classes) - 1
     rows = [(str(answer.classes[j]), int(counts[j]), j == last) for j in drawn]
     return {
-        "chart": count_bars("Number of rows by predicted class", rows, unit=_ROW_WORDS[answer.kind]),
+        "chart": count_chart("Number of rows by predicted class", rows, unit=_ROW_WORDS[answer.kind]),
         "left_out": len(counts) - len(drawn),
     }
 
 
-def _column(answer: Answer, name: str) -> dict[str, Any]:
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+def _histogram(answer: Answer) -> Markup:
+    novelty = answer.predictions["novel"].to_numpy(dtype=float)
+    return novelty_histogram("Number of rows by their probability of being novel", novelty)
 
+
+def _most_novel(answer: Answer, columns: Sequence[str]) -> dict[str, Any]:
+    total = len(data_columns(answer))
+    return {
+        "examples": examples(answer, most_novel(answer, _MOST_NOVEL[answer.kind]), columns),
+        "columns": [_column(answer, name) for name in columns],
+        "columns_total": total,
+        "columns_left_out": 0 < len(columns) < total,
+    }
+
+
+def _column(answer: Answer, name: str) -> dict[str, Any]:
     values = answer.target_rows[name]
     return {"name": shown(name, 40), "numeric": is_numeric_dtype(values) and not is_bool_dtype(values)}
 
@@ -253,3 +329,73 @@ def _settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
             words = number(words)
         rows.append((shown(name).replace("_", " "), shown(words, _LONG_TEXT)))
     return rows
+
+
+# -- Diagnostics -----------------------------------------------------------------------------------------
+
+
+def describe_verdict(answer: Answer) -> dict[str, Any]:
+    """Tone, badge and words of the verdict, and its reasons if the headline does not give them."""
+    status = status_of(answer)
+    tone, badge = _BADGES[status]
+    if answer.diagnostics is None:
+        return {"tone": "caution", "badge": "Not checked", "words": "No diagnostics were run.", "reasons": []}
+    # The reasons of "do not trust" are in the sentence under the headline.
+    reasons = answer.diagnostics.verdict.reasons if status == "upper bound only" else ()
+    words = STATUS_WORDS[status]
+    if only_absent(answer):
+        words = "A known class may be absent, so its share is an upper bound. The other figures hold."
+    return {"tone": tone, "badge": badge, "words": words, "reasons": reasons}
+
+
+def describe_checks(answer: Answer) -> list[dict[str, Any]]:
+    """Each check with its figures, and what it measures or, if it failed, what is wrong."""
+    if answer.diagnostics is None:
+        return []
+    return [
+        {
+            "name": shown(check.name),
+            "passed": check.passed,
+            "value": number(check.value),
+            "limit": number(check.limit),
+            "message": _CHECK_WORDS.get(check.name, "") if check.passed else shown(check.message, 400),
+        }
+        for check in answer.diagnostics.checks
+    ]
+
+
+def draw_curves(answer: Answer) -> list[dict[str, Any]]:
+    """Each curve as a chart, with what it shows."""
+    if answer.diagnostics is None:
+        return []
+    drawn = []
+    for name, (x, y) in answer.diagnostics.curves.items():
+        place, height = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+        usable = np.isfinite(place) & np.isfinite(height)
+        if not usable.any():
+            continue
+        drawn.append(
+            {
+                "name": shown(name).capitalize(),
+                "words": _CURVE_WORDS.get(name, ""),
+                "chart": _curve(name, place[usable], height[usable], answer),
+            }
+        )
+    return drawn
+
+
+def _curve(name: str, x: Floats, y: Floats, answer: Answer) -> Markup:
+    # The axes of the top bin's curve are shares; those of other curves are plain numbers.
+    shares = name in _CURVE_WORDS
+    words = percent if shares else number
+    known = 1 - float(answer.target_share[-1])
+    return curve_chart(
+        f"{shown(name)} curve",
+        x,
+        [Curve(name, "known", y)],
+        x_ticks=[(float(v), words(float(v))) for v in np.linspace(x[0], x[-1], 5)],
+        y_words=words,
+        reference=(known, known, known) if shares else None,
+        # The few rows on the far left may give a share above one, which cannot be.
+        top=1.0 if shares else None,
+    )

@@ -1,22 +1,24 @@
-"""Rows of the target as a page shows them: cells, a text or a picture, and how novel they look."""
+"""Rows of the target as a page shows them: values, a text or a picture, and how novel they look."""
 
 from __future__ import annotations
 
+import base64
+import io
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image, ImageOps
 
 from osls._core.arrays import Ints
 from osls.app.answer import Answer
-from osls.app.report.thumbnails import thumbnail_uri
-from osls.app.report.traits import data_columns, id_columns, text_column
-from osls.app.report.vocabulary import without_header
-from osls.app.report.words import number, percent, shown
+from osls.app.report.traits import data_columns, id_columns, text_column, without_header
+from osls.app.report.wording import number, percent, shown
 
-__all__ = ["Cell", "Example", "example_columns", "examples", "most_novel"]
+__all__ = ["Example", "TableValue", "example_columns", "examples", "most_novel", "thumbnail_uri"]
 
 _EXCERPT = 260
 _LONGEST_TEXT = 1500
@@ -25,8 +27,8 @@ _FEWEST_COLUMNS = 4
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A value of a table as text, and what to sort it by if it is a number."""
+class TableValue:
+    """A value of a table as text, and as a number to sort by if it is one."""
 
     words: str
     value: float | None = None
@@ -40,7 +42,7 @@ class Example:
     novelty: float
     novelty_words: str
     resembles: str
-    cells: tuple[Cell, ...] = ()
+    entries: tuple[TableValue, ...] = ()
     excerpt: str = ""
     rest: str = ""
     picture: str | None = None
@@ -82,7 +84,7 @@ def examples(answer: Answer, rows: Ints, columns: Sequence[str] = ()) -> list[Ex
         novelty = float(record["novel"])
         values: dict[str, Any] = {}
         if answer.kind == "table":
-            values["cells"] = tuple(_cell(part[c].iloc[i]) for c in columns)
+            values["entries"] = tuple(_table_value(part[c].iloc[i]) for c in columns)
         elif texts is not None:
             values["excerpt"], values["rest"] = _excerpt(part[texts].iloc[i])
         elif answer.kind == "images" and "file" in part.columns:
@@ -99,16 +101,16 @@ def _row_name(answer: Answer, part: Any, i: int, row: int) -> str:
     return f"row\u00a0{row + 1:,}{' of the sample' if sampled else ''}"
 
 
-def _cell(value: Any) -> Cell:
+def _table_value(value: Any) -> TableValue:
     if isinstance(value, (float, np.floating)):
         if np.isfinite(value):
-            return Cell(number(float(value)), float(value))
-        return Cell("missing" if np.isnan(value) else str(value))
+            return TableValue(number(float(value)), float(value))
+        return TableValue("missing" if np.isnan(value) else str(value))
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        return Cell(f"{int(value):,}", float(value))
+        return TableValue(f"{int(value):,}", float(value))
     if value is None or str(value) in ("NaT", "<NA>"):
-        return Cell("missing")
-    return Cell(shown(value, 60))
+        return TableValue("missing")
+    return TableValue(shown(value, 60))
 
 
 def _excerpt(value: Any) -> tuple[str, str]:
@@ -127,3 +129,27 @@ def _picture(answer: Answer, file: str) -> str | None:
     if not path.is_file() and isinstance(folder, (str, Path)):
         path = Path(folder) / file
     return thumbnail_uri(path)
+
+
+def thumbnail_uri(path: Path, *, side: int = 112, quality: int = 72) -> str | None:
+    """Encode a picture as WebP of at most ``side`` pixels; None if it cannot be read.
+
+    A picture that is missing, broken or suspiciously large does not stop a report. Metadata, which may say
+    where and by whom a photograph was taken, is not copied.
+    """
+    try:
+        with warnings.catch_warnings():
+            # Pillow warns of decompression bombs before it refuses them.
+            warnings.simplefilter("error")
+            with Image.open(path) as image:
+                image.draft("RGB", (2 * side, 2 * side))
+                upright = ImageOps.exif_transpose(image).convert("RGBA")
+    except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):
+        return None
+    # Very small pictures are enlarged without smoothing, so that their pixels can be seen.
+    scale = side / max(upright.size)
+    size = tuple(max(1, round(scale * length)) for length in upright.size)
+    how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
+    file = io.BytesIO()
+    upright.resize((size[0], size[1]), how).save(file, "WEBP", quality=quality, method=4)
+    return "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()

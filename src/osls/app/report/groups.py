@@ -1,4 +1,4 @@
-"""Groups inside the novel part: how many there are, which rows belong to each, and what sets each apart."""
+"""Groups inside the novel part: how many there are, which rows belong to each, and how each differs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from osls._core.arrays import AnyArray, Floats, Ints
 from osls.app.answer import Answer
 from osls.app.report.traits import Trait, traits_of
-from osls.app.report.words import shown
+from osls.app.report.wording import shown
 
 __all__ = ["Clustering", "Group", "cluster", "find_groups", "novel_rows"]
 
@@ -61,10 +61,10 @@ def find_groups(answer: Answer, *, seed: int = 0) -> tuple[Group, ...]:
     rows = novel_rows(answer)
     if len(rows) == 0:
         return ()
-    found = cluster(answer.features_target[rows], spherical=answer.kind != "table", seed=seed)
+    clusters = cluster(answer.features_target[rows], spherical=answer.kind != "table", seed=seed)
     members = [
-        rows[part[np.argsort(found.distance[part], kind="stable")]]
-        for part in (np.flatnonzero(found.labels == j) for j in range(int(found.labels.max()) + 1))
+        rows[part[np.argsort(clusters.distance[part], kind="stable")]]
+        for part in (np.flatnonzero(clusters.labels == j) for j in range(int(clusters.labels.max()) + 1))
     ]
     m = len(answer.predictions)
     return tuple(
@@ -107,8 +107,8 @@ def cluster(features: AnyArray, *, spherical: bool, seed: int = 0) -> Clustering
     >>> from osls.app.report.groups import cluster
     >>> rng = np.random.default_rng(0)
     >>> rows = np.concatenate([rng.normal(0, 1, (80, 3)), rng.normal(9, 1, (40, 3))])
-    >>> found = cluster(rows, spherical=False)
-    >>> np.bincount(found.labels).tolist()
+    >>> clusters = cluster(rows, spherical=False)
+    >>> np.bincount(clusters.labels).tolist()
     [80, 40]
 
     References

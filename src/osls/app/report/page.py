@@ -1,4 +1,4 @@
-"""The frame of a page: its looks, its script, and a policy that lets nothing else in."""
+"""Fill a template into one self-contained HTML file, and write it."""
 
 from __future__ import annotations
 
@@ -6,28 +6,51 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from osls import __version__
-from osls.app.report.render import render
+from osls._core.writing import draft_of
 
-__all__ = ["render_page"]
+__all__ = ["render_page", "write_atomically"]
 
 
-def render_page(template: str, *, sections: Sequence[tuple[str, str]], **values: Any) -> str:
+def render_page(
+    template: str,
+    *,
+    sections: Sequence[tuple[str, str]],
+    styles: Sequence[str] = ("report.css",),
+    **values: Any,
+) -> str:
     """Fill a template that extends ``page.html``.
 
-    The Content-Security-Policy names the page's own style and script by their hashes: nothing that a value
-    might smuggle in would run, and nothing is loaded.
+    Every value is escaped unless a chart marked itself safe. The Content-Security-Policy names the page's own
+    style and script by their hashes, so that no other script can run and nothing is loaded.
+
+    Parameters
+    ----------
+    template : str
+        Its file name.
+    sections : list of (anchor, words)
+        Links of the bar at the top.
+    styles : list of str
+        Style sheets among the templates.
+    **values
+        The values of the template; a missing one is an error.
     """
-    folder = files("osls.app.report") / "templates"
-    style, script = (
-        (folder / name).read_text(encoding="utf-8").strip() for name in ("report.css", "report.js")
+    style = "\n".join(map(_template_file, styles))
+    script = _template_file("report.js")
+    environment = Environment(
+        loader=PackageLoader("osls.app.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return render(
-        template,
+    return environment.get_template(template).render(
         version=__version__,
         sections=sections,
         style=Markup(style),  # nosec B704  # our own file
@@ -38,5 +61,16 @@ def render_page(template: str, *, sections: Sequence[tuple[str, str]], **values:
     )
 
 
+def _template_file(name: str) -> str:
+    return (files("osls.app.report") / "templates" / name).read_text(encoding="utf-8").strip()
+
+
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with draft_of(path) as draft:
+        draft.write_text(text, encoding="utf-8")

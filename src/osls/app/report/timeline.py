@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from osls._core.arrays import Floats
-from osls.app.report.fluid import Line, Mark, line_chart
+from osls.app.report.charts import Curve, Mark, axis_end, curve_chart
 from osls.app.report.page import render_page
-from osls.app.report.svg import nice_top
-from osls.app.report.words import percent, percent_range, shown
+from osls.app.report.wording import percent, percent_range, shown
 from osls.monitor import RECENT, Alarm, Monitor
 
 __all__ = ["alarm_words", "render_timeline", "timeline_sentence"]
@@ -64,7 +63,7 @@ def render_timeline(monitor: Monitor, *, model: str = "", command: str = "") -> 
 
 
 def timeline_sentence(monitor: Monitor) -> tuple[str, str, str]:
-    """What the latest batch says, what to add, and how it should look."""
+    """The state of the latest batch in a sentence, an addition to it, and the tone of both."""
     last = monitor.batches[-1]
     raised = [batch for batch in monitor.batches if batch.alarms]
     novel = "The novel share cannot be measured by this model"
@@ -87,7 +86,7 @@ def alarm_words(alarm: Alarm) -> str:
 
 
 def _distinct(alarms: Sequence[Alarm]) -> list[Alarm]:
-    """One alarm a class; that of the batch itself says more than that of the last few."""
+    """One alarm a class: that of the batch rather than that of the last few batches."""
     first: dict[str, Alarm] = {}
     for alarm in alarms:
         first.setdefault(alarm.class_name, alarm)
@@ -137,12 +136,12 @@ def _chart(monitor: Monitor, shares: Floats, intervals: Floats, j: int, *, heigh
     ends = [(1.0, shown(monitor.batches[0].name, 22))]
     if n > 1:
         ends.append((float(n), shown(monitor.batches[-1].name, 22)))
-    top = nice_top(max(float(np.nanmax(high)), *(reference or (0.0,))))
-    line = Line(name, "novel" if j == len(monitor.classes) - 1 else "known", y, low, high, dots=n <= 40)
-    return line_chart(
+    top = axis_end(max(float(np.nanmax(high)), *(reference or (0.0,))))
+    curve = Curve(name, "novel" if j == len(monitor.classes) - 1 else "known", y, low, high, dots=n <= 40)
+    return curve_chart(
         title,
         places,
-        [line],
+        [curve],
         x_ticks=ends if height > 150 else (),
         y_words=percent,
         reference=reference,
@@ -168,7 +167,7 @@ def _multiples(monitor: Monitor, shares: Floats, intervals: Floats) -> dict[str,
     size = np.nan_to_num(shares[:, :k].max(axis=0))
     order = sorted(range(k), key=lambda j: (monitor.classes[j] not in alarmed, -size[j]))
     drawn = [j for j in order if monitor.measurable[j]][:_MAX_MULTIPLES]
-    # In the order of the classes, so that the eye finds them again.
+    # In the order of the classes, which is the same on every page.
     charts = [
         {
             "name": shown(monitor.classes[j]),

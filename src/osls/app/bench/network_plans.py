@@ -1,19 +1,41 @@
-"""Networks of a study: a body by name and its schedule, as one object that the adapters take."""
+"""Networks of a study: body, starting weights and schedule, as one object that the adapters take."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
+import torch
 from pydantic import Field, model_validator
+from safetensors.torch import save_file
+from torch import nn
 
-from osls._core.arrays import Floats
-from osls.app.bench.models import Strict
+from osls._core.arrays import AnyArray, Floats
+from osls._core.writing import draft_of
+from osls.app.bench.config import Strict
+from osls.datasets.loading import cache_folder
+from osls.training.contrastive import pretrain
+from osls.training.nets.deep_resnet import ResNetFeatures, load_weights
+from osls.training.nets.fast_convnet import FastConvFeatures
+from osls.training.nets.features import MLPFeatures
+from osls.training.nets.resnet import ResNet9Features
+from osls.training.nets.text_cnn import TextCNNFeatures
+from osls.training.trainer import Schedule, as_tensor, seeded
 
-__all__ = ["NETWORKS", "PAPER_NETWORKS", "NetworkPlan", "NetworkSpec", "PretrainSpec", "ScheduleSpec"]
-
+__all__ = [
+    "NETWORKS",
+    "PAPER_NETWORKS",
+    "NetworkPlan",
+    "NetworkSpec",
+    "PretrainSpec",
+    "ScheduleSpec",
+    "pretrained",
+]
 
 _FOR_IMAGES = ("fast-convnet", "resnet9", "resnet18", "resnet50")
 
@@ -122,20 +144,12 @@ class NetworkPlan:
         return self.spec.body == "text-cnn"
 
     def __call__(self, input_shape: tuple[int, ...], n_outputs: int | None = None) -> Any:
-        from torch import nn
-
         body = self._body(input_shape)
         if n_outputs is None:
             return body
         return nn.Sequential(body, nn.Linear(int(body.out_features), n_outputs))
 
     def _body(self, input_shape: tuple[int, ...]) -> Any:
-        from osls.training.nets.deep_resnet import ResNetFeatures, load_weights
-        from osls.training.nets.fast_convnet import FastConvFeatures
-        from osls.training.nets.features import MLPFeatures
-        from osls.training.nets.resnet import ResNet9Features
-        from osls.training.nets.text_cnn import TextCNNFeatures
-
         spec = self.spec
         makers: dict[str, Callable[[], Any]] = {
             "fast-convnet": lambda: FastConvFeatures(input_shape[0], spec.width, spec.augment),
@@ -152,17 +166,13 @@ class NetworkPlan:
             load_weights(body, Path(spec.weights).expanduser())
         return body
 
-    def _word_vectors(self) -> Any:
+    def _word_vectors(self) -> torch.Tensor:
         if self.vectors is None:
             raise ValueError("the network 'text-cnn' needs the vectors of its words.")
-        import torch
-
         return torch.as_tensor(self.vectors)
 
-    def schedule(self, n_rows: int, steps: int | None) -> Any:
+    def schedule(self, n_rows: int, steps: int | None) -> Schedule:
         """Return the training schedule for so many rows; ``steps`` overrules the epochs."""
-        from osls.training.trainer import Schedule
-
         spec = self.spec.schedule
         if spec is None:
             return Schedule.for_rows(n_rows, steps=steps)
@@ -178,3 +188,28 @@ class NetworkPlan:
             decay_every=every if spec.decay == "steps" else None,
             gamma=spec.decay_by,
         )
+
+
+def pretrained(spec: NetworkSpec, options: PretrainSpec, X: AnyArray) -> NetworkSpec:
+    """Return a network that starts from what the images X teach it, training it if need be.
+
+    The weights are kept in the cache, in a file named after the network, the options and the images. Two
+    processes that make it at once waste time and nothing else.
+    """
+    plain = spec.model_copy(update={"pretrain": None, "schedule": None})
+    X = np.ascontiguousarray(X)
+    name = hashlib.sha256(X.tobytes())
+    name.update(json.dumps([plain.model_dump(), options.model_dump(), X.shape, str(X.dtype)]).encode())
+    path = cache_folder() / "pretrained" / f"{name.hexdigest()[:32]}.safetensors"
+    if not path.exists():
+        _pretrain(path, NetworkPlan(plain), options, X)
+    return spec.model_copy(update={"pretrain": None, "weights": str(path)})
+
+
+def _pretrain(path: Path, plan: NetworkPlan, options: PretrainSpec, X: AnyArray) -> None:
+    with seeded(0):
+        body = plan(tuple(as_tensor(X[:1], torch.device("cpu")).shape[1:]))
+    pretrain(body, X, **options.model_dump())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with draft_of(path) as draft:
+        save_file({key: value.contiguous() for key, value in body.state_dict().items()}, draft)

@@ -1,38 +1,44 @@
-"""Results to one self-contained page: figures, tables, and how to make them again."""
+"""The page of a study's results: figures, tables, and how to make them again."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 import yaml
 from markupsafe import Markup
 
-from osls import __version__
-from osls.app.bench.charts import COLOURS, Bar, Strip, error_bars, rank_plot, strips
-from osls.app.bench.compare import (
+from osls.app.bench.evaluation import (
+    METRICS,
+    TRAINING_GRID,
     Aggregate,
+    Group,
     Ranks,
+    Stat,
     aggregate,
     common_methods,
     comparable,
     mean_ranks,
+    summarise,
+    training_curves,
     win_rates,
 )
-from osls.app.bench.courses import GRID, courses
-from osls.app.bench.results import Results
-from osls.app.bench.rows import Row
-from osls.app.bench.summary import METRICS, Group, Stat, summarise
+from osls.app.bench.store import Results, Row
 from osls.app.bench.table import choose_metrics
-from osls.app.report.fluid import Line as CourseLine
-from osls.app.report.fluid import line_chart
-from osls.app.report.render import render
+from osls.app.report.charts import (
+    METHOD_COLOURS,
+    Curve,
+    DrawRow,
+    ErrorBar,
+    curve_chart,
+    draw_chart,
+    error_chart,
+    rank_chart,
+)
+from osls.app.report.page import render_page
 
 __all__ = ["bench_page"]
 
@@ -47,14 +53,14 @@ def bench_page(results: Sequence[Results], *, title: str = "") -> str:
     Parameters
     ----------
     results : list of Results
-        From :func:`osls.app.bench.results.read_results`. The rows of several are shown together.
+        From :func:`osls.app.bench.store.read_results`. The rows of several are shown together.
     title : str
         Heading; by default the first study's title.
     """
     rows = [row for result in results for row in result.rows]
     groups = summarise(rows)
     names = list(dict.fromkeys(line.method for group in groups for line in group.lines))
-    styles = {name: f"m{i % COLOURS}" for i, name in enumerate(names)}
+    styles = {name: f"m{i % METHOD_COLOURS}" for i, name in enumerate(names)}
     about = [_about(result) for result in results]
     parts = [_group(group, rows, styles) for group in groups]
     overall = _overall(groups, rows, styles) if len(groups) > 1 else None
@@ -63,9 +69,9 @@ def bench_page(results: Sequence[Results], *, title: str = "") -> str:
     sections += [("overall", "All data sets")] if overall else []
     sections += [(part["anchor"], part["title"]) for part in parts]
     sections += [("failures", "Failures")] if failures else []
-    return render(
+    return render_page(
         "bench.html",
-        **_frame(),
+        styles=("report.css", "bench.css"),
         sections=[*sections, ("made", "How it was made")],
         title=title or about[0]["title"],
         about=about,
@@ -76,27 +82,6 @@ def bench_page(results: Sequence[Results], *, title: str = "") -> str:
         failures=failures,
         made=_made(rows),
     )
-
-
-def _frame() -> dict[str, Any]:
-    """Looks and script, and their hashes for the Content-Security-Policy."""
-    folder = files("osls.app.report") / "templates"
-    texts = {name: (folder / name).read_text(encoding="utf-8").strip() for name in _PARTS}
-    style, script = f"{texts['report.css']}\n{texts['bench.css']}", texts["report.js"]
-    return {
-        "version": __version__,
-        "style": Markup(style),  # nosec B704  # our own file
-        "style_hash": _hash(style),
-        "script": Markup(script),  # nosec B704  # our own file
-        "script_hash": _hash(script),
-    }
-
-
-_PARTS = ("report.css", "bench.css", "report.js")
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _about(result: Results) -> dict[str, str]:
@@ -131,17 +116,17 @@ def _group(group: Group, rows: Sequence[Row], styles: dict[str, str]) -> dict[st
         "title": group.title,
         "anchor": "data-" + re.sub(r"[^a-z0-9]+", "-", group.title.lower()).strip("-"),
         "sizes": first and _sizes([r for r in mine if r["error"] is None]),
-        "strips": [
+        "draw_charts": [
             (METRICS[column].heading, chart)
             for column in _HEADLINE
-            if (chart := _strip_chart(group, column, styles)) is not None
+            if (chart := _draw_chart(group, column, styles)) is not None
         ],
-        "courses": [
+        "training_charts": [
             (METRICS[column].heading, chart)
             for column in _HEADLINE
-            if (chart := _course_chart(group, mine, column, styles)) is not None
+            if (chart := _training_chart(group, mine, column, styles)) is not None
         ],
-        "course_methods": {c.method for column in _HEADLINE for c in courses(mine, column)},
+        "trained_methods": {c.method for column in _HEADLINE for c in training_curves(mine, column)},
         **_table(group, styles),
     }
 
@@ -160,47 +145,41 @@ def _sizes(rows: Sequence[Row]) -> str:
     )
 
 
-def _strip_chart(group: Group, column: str, styles: dict[str, str]) -> Markup | None:
+def _draw_chart(group: Group, column: str, styles: dict[str, str]) -> Markup | None:
+    metric = METRICS[column]
     lines = [line for line in group.lines if column in line.stats and line.stats[column].values]
-    # The oracle is told the mix; that it gets it right says nothing.
-    lines = [line for line in lines if not line.oracle or METRICS[column].higher_is_better]
+    # The oracle is given the true mix, so its error says nothing.
+    lines = [line for line in lines if not line.oracle or metric.higher_is_better]
     if not lines:
         return None
-    rows = [
-        Strip(
-            line.method,
-            styles[line.method],
-            line.stats[column].values,
-            line.stats[column].paper,
-            line.stats[column].best,
-        )
-        for line in lines
-    ]
+    rows = []
+    for line in lines:
+        stat = line.stats[column]
+        rows.append(DrawRow(line.method, styles[line.method], stat.values, stat.paper, stat.best))
+    return draw_chart(f"{metric.heading} on {group.title}", rows, from_zero=not metric.higher_is_better)
+
+
+def _training_chart(group: Group, rows: Sequence[Row], column: str, styles: dict[str, str]) -> Markup | None:
     metric = METRICS[column]
-    return strips(f"{metric.heading} on {group.title}", rows, from_zero=not metric.higher_is_better)
-
-
-def _course_chart(group: Group, rows: Sequence[Row], column: str, styles: dict[str, str]) -> Markup | None:
-    found = courses(rows, column)
-    if not found:
+    curves = [Curve(c.method, styles[c.method], c.mean, c.low, c.high) for c in training_curves(rows, column)]
+    if not curves:
         return None
-    lines = [CourseLine(c.method, styles[c.method], c.mean, c.low, c.high) for c in found]
-    return line_chart(
-        f"{METRICS[column].heading} during training on {group.title}",
-        GRID,
-        lines,
+    return curve_chart(
+        f"{metric.heading} during training on {group.title}",
+        TRAINING_GRID,
+        curves,
         x_ticks=[(0.0, "begin"), (0.5, "half of the training"), (1.0, "end")],
         y_words=lambda value: f"{value:.2g}",
-        top=1.0 if METRICS[column].higher_is_better else None,
+        top=1.0 if metric.higher_is_better else None,
     )
 
 
 def _table(group: Group, styles: dict[str, str]) -> dict[str, Any]:
-    """Headings and lines; a cell is None or has mean, spread, worst and the paper's figure as words."""
+    """Headings and lines; an entry is None or has mean, spread, worst and the paper's figure as words."""
     metrics = choose_metrics((), [group])
     return {
         "headings": [METRICS[m].heading for m in metrics],
-        # One number for all needs no column.
+        # The number of draws gets a column only if it is not the same for all.
         "draws": group.lines[0].draws if len({(n.draws, n.failed) for n in group.lines}) == 1 else None,
         "lines": [
             {
@@ -208,7 +187,7 @@ def _table(group: Group, styles: dict[str, str]) -> dict[str, Any]:
                 "style": styles[line.method],
                 "draws": line.draws,
                 "failed": line.failed,
-                "cells": [_cell(line.stats.get(m)) for m in metrics],
+                "entries": [_entry(line.stats.get(m)) for m in metrics],
             }
             for line in group.lines
         ],
@@ -216,7 +195,7 @@ def _table(group: Group, styles: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _cell(stat: Stat | None) -> dict[str, Any] | None:
+def _entry(stat: Stat | None) -> dict[str, Any] | None:
     if stat is None or not stat.values:
         return None
     words = stat.metric.words
@@ -245,31 +224,31 @@ def _overall(every: Sequence[Group], rows: Sequence[Row], styles: dict[str, str]
         return None
     places = {(group.data, group.setting) for group in groups}
     shared = [row for row in rows if (row["data"], row["setting"] or "") in places]
-    errors = {column: found for column in _HEADLINE if (found := aggregate(groups, column))}
+    aggregates = {column: some for column in _HEADLINE if (some := aggregate(groups, column))}
     ranks = {column: ranked for column in _HEADLINE if (ranked := mean_ranks(groups, column))}
     return {
         "problems": len(groups),
         "left_out": sorted({row["method"] for row in rows} - set(methods)),
         "elsewhere": [group.title for group in every if group not in groups],
-        "bars": [(_ERROR_WORDS[column], _bars(found, column, styles)) for column, found in errors.items()],
-        "has_spread": any(a.std is not None for found in errors.values() for a in found),
-        "has_paper": any(a.paper is not None for found in errors.values() for a in found),
+        "bars": [(_ERROR_WORDS[column], _bars(some, column, styles)) for column, some in aggregates.items()],
+        "has_spread": any(a.std is not None for some in aggregates.values() for a in some),
+        "has_paper": any(a.paper is not None for some in aggregates.values() for a in some),
         "ranks": [_ranks(ranked, column, styles) for column, ranked in ranks.items()],
         "wins": [w for column in _HEADLINE if (w := _wins(shared, column, methods, styles))],
     }
 
 
-def _bars(found: Sequence[Aggregate], column: str, styles: dict[str, str]) -> Markup:
-    ordered = sorted(found, key=lambda a: a.mean)
-    bars = [Bar(a.method, styles[a.method], a.mean, a.std, a.paper) for a in ordered]
-    return error_bars(f"{_ERROR_WORDS[column]}, mean over data sets", bars)
+def _bars(aggregates: Sequence[Aggregate], column: str, styles: dict[str, str]) -> Markup:
+    ordered = sorted(aggregates, key=lambda a: a.mean)
+    bars = [ErrorBar(a.method, styles[a.method], a.mean, a.std, a.paper) for a in ordered]
+    return error_chart(f"{_ERROR_WORDS[column]}, mean over data sets", bars)
 
 
 def _ranks(ranks: Ranks, column: str, styles: dict[str, str]) -> dict[str, Any]:
     named = [(method, styles[method]) for method in ranks.methods]
     return {
         "heading": METRICS[column].heading,
-        "chart": rank_plot(f"Mean ranks by {METRICS[column].heading}", named, ranks.ranks, ranks.difference),
+        "chart": rank_chart(f"Mean ranks by {METRICS[column].heading}", named, ranks.ranks, ranks.difference),
         "difference": f"{ranks.difference:.2f}",
         "p_value": "< 0.001" if ranks.p_value < 0.001 else f"= {ranks.p_value:.3f}",
         "problems": ranks.problems,
@@ -279,19 +258,19 @@ def _ranks(ranks: Ranks, column: str, styles: dict[str, str]) -> dict[str, Any]:
 def _wins(
     rows: Sequence[Row], column: str, methods: Sequence[str], styles: dict[str, str]
 ) -> dict[str, Any] | None:
-    found = win_rates(rows, column, methods)
-    if found is None:
+    wins = win_rates(rows, column, methods)
+    if wins is None:
         return None
-    order = sorted(range(len(methods)), key=lambda i: -float(found.rates[i].sum()))
+    order = sorted(range(len(methods)), key=lambda i: -float(wins.rates[i].sum()))
     return {
         "heading": METRICS[column].heading,
-        "draws": found.draws,
+        "draws": wins.draws,
         "columns": [methods[j] for j in order],
         "lines": [
             {
                 "method": methods[i],
                 "style": styles[methods[i]],
-                "cells": [None if i == j else _share(float(found.rates[i, j])) for j in order],
+                "entries": [None if i == j else _share(float(wins.rates[i, j])) for j in order],
             }
             for i in order
         ],

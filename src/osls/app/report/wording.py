@@ -60,7 +60,7 @@ def percent(share: float) -> str:
 
     Examples
     --------
-    >>> from osls.app.report.words import percent
+    >>> from osls.app.report.wording import percent
     >>> [percent(s).replace(chr(160), " ") for s in (0, 0.0004, 0.042, 0.23, 0.9996)]
     ['0 %', 'under 0.1 %', '4.2 %', '23 %', 'over 99.9 %']
     """
@@ -93,7 +93,7 @@ def number(value: float) -> str:
 
     Examples
     --------
-    >>> from osls.app.report.words import number
+    >>> from osls.app.report.wording import number
     >>> [number(v) for v in (181.4, 0.01234, 1234567.0, 3.0)]
     ['181', '0.0123', '1,234,567', '3']
     """
