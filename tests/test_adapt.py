@@ -22,13 +22,13 @@ from typer.testing import CliRunner
 
 from answers import text_corpus
 from osls import PULSE
-from osls.app.adapt_command import print_answer
-from osls.app.adapting import Adapted, adapt
-from osls.app.answer import Answer
+from osls.app.adapt import adapt, print_answer
+from osls.app.answer import Answer, mix_schema
 from osls.app.cli import app
 from osls.app.files import InputError, read_table
-from osls.app.files.mix import mix_schema
-from osls.app.tables import PictureEncoder
+from osls.app.output import AdaptAnswer
+from osls.app.predict import Adapted
+from osls.app.tables.pictures import PictureEncoder
 from osls.persist import load, save
 
 FOREST = ExtraTreesClassifier(15)
@@ -61,7 +61,7 @@ TRUTH = TARGET.pop("kind").replace("measles", "novel").to_numpy()
 
 
 @pytest.fixture(scope="module")
-def answer() -> Answer:
+def answer() -> AdaptAnswer:
     return adapt(SOURCE, TARGET.assign(patient=[f"p{i}" for i in range(400)]), "kind", id="patient", **QUICK)
 
 
@@ -95,8 +95,6 @@ class TestAnswer:
         assert "flu" in html
 
     def test_hostile_names_are_escaped(self, answer):
-        from dataclasses import replace
-
         hostile = "<script>alert(1)</script>"
         html = replace(answer, classes=(hostile, "b", "novel"), warnings=(hostile,))._repr_html_()
         assert "<script" not in html
@@ -176,8 +174,11 @@ def test_rare_classes_survive_the_sampling():
     assert found.source_share[found.classes.index("rare")] == pytest.approx(6 / 300)
 
 
-def test_one_class_is_allowed_in_python():
-    found = adapt(SOURCE[SOURCE["kind"] == "cold"], TARGET, "kind", **QUICK)
+def test_one_class_if_asked_for_in_python():
+    colds = SOURCE[SOURCE["kind"] == "cold"]
+    with pytest.raises(InputError, match="allow_one_class=True"):
+        adapt(colds, TARGET, "kind", **QUICK)
+    found = adapt(colds, TARGET, "kind", allow_one_class=True, **QUICK)
     assert found.classes == ("cold", "novel")
     assert abs(found.target_share[-1] - np.mean(TRUTH != "cold")) < 0.15
 

@@ -27,13 +27,12 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from osls.app.adapting import adapt
+from osls.app.adapt import adapt
 from osls.app.bench.store import Store
 from osls.app.cli import app
 from osls.app.files import InputError, open_rows, read_table
-from osls.app.files.output import write_run
 from osls.app.files.staging import staged_folder
-from osls.app.report.render import write_atomically
+from osls.app.report.page import write_atomically
 from osls.datasets.download import RemoteFile, download
 from osls.persist import load, save
 from osls.testing import blobs
@@ -157,9 +156,9 @@ def test_a_run_killed_while_it_replaces_another_leaves_one_of_them(tmp_path):
 def test_a_whole_run_killed_in_the_middle(answer, tmp_path):
     """Left on disk: a hidden draft; the next run is whole."""
     out = tmp_path / "run"
-    assert die_at(6, lambda: write_run(answer, out))
+    assert die_at(6, lambda: answer.write(out))
     assert visible(tmp_path) == []
-    write_run(answer, out)
+    answer.write(out)
     assert names(out) == RUN
     assert load(out / "model").classes == answer.adapted.classes
 
@@ -233,7 +232,7 @@ class TestFullDisk:
     def test_adapt(self, answer, small_disk):
         """Left on disk: nothing of the run."""
         with pytest.raises(OSError, match="No space left"):
-            write_run(answer, small_disk / "sub" / "run")
+            answer.write(small_disk / "sub" / "run")
         assert names(small_disk) == []
 
     def test_a_run_that_is_to_be_replaced(self, answer, small_disk):
@@ -241,7 +240,7 @@ class TestFullDisk:
         (small_disk / "run").mkdir()
         (small_disk / "run" / "mix.json").write_text("{}")
         with pytest.raises(OSError, match="No space left"):
-            write_run(answer, small_disk / "run", overwrite=True)
+            answer.write(small_disk / "run", overwrite=True)
         assert listing(small_disk) == ["run", "run/mix.json"]
 
     def test_predict(self, answer, tables, small_disk, tmp_path):
@@ -299,7 +298,7 @@ def test_a_limit_on_the_size_of_files_is_like_a_full_disk(tmp_path):
     code = """
 import resource, signal, sys
 from pathlib import Path
-from osls.app.report.render import write_atomically
+from osls.app.report.page import write_atomically
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 path = Path(sys.argv[1])

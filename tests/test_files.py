@@ -18,11 +18,11 @@ from scipy import sparse
 
 from malformed import pictures, rows, texts, write_h5ad
 from osls.app.files import InputError, open_rows, read_table
-from osls.app.files.images import read_picture
-from osls.app.files.infer import infer_types
-from osls.app.files.predictions import write_predictions
-from osls.app.files.rows import as_rows
+from osls.app.files.opening import as_rows
 from osls.app.files.staging import check_destination, staged_file, staged_folder
+from osls.app.files.text_files import infer_types
+from osls.app.predict import write_predictions
+from osls.app.tables.pictures import read_picture
 
 FRAME = rows()
 

@@ -284,7 +284,7 @@ def people(rng, mix, n):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A model that osls adapt would write, and batches: five as in the fit, two moved."""
-    from osls.app.adapting import adapt
+    from osls.app.adapt import adapt
 
     folder = tmp_path_factory.mktemp("run")
     rng = np.random.default_rng(8)
@@ -382,7 +382,7 @@ def test_bad_input_ends_with_two_and_keeps_what_was_there(run, tmp_path):
     assert level.exit_code == 2
     assert "another --level" in level.output
     (tmp_path / "state.json").write_text("{")
-    assert "state.json: is no state" in monitor_command(run, tmp_path, *weeks(run, 1)).output
+    assert "state.json: cannot be read as a state" in monitor_command(run, tmp_path, *weeks(run, 1)).output
     no_model = CliRunner().invoke(app, ["monitor", str(tmp_path), str(weeks(run, 0)[0])])
     assert no_model.exit_code == 2
 

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from conftest import ESTIMATORS, examples
 from osls import load
 from osls.app.files import read_table
-from osls.app.files.predictions import write_predictions
+from osls.app.predict import write_predictions
 from osls.datasets import simulate_osls
 from osls.mixture import BBE, ElkanNoto, Regroup, Subsample, bbe_by_class
 from osls.persist import save

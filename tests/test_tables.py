@@ -15,10 +15,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from answers import TOPICS, text_corpus
 from osls.app.files import InputError
-from osls.app.tables import PictureEncoder, TableEncoder
-from osls.app.tables.fitting import FitOptions, fit_quietly, make_adapter
-from osls.app.tables.labels import check_labels
-from osls.app.tables.text import choose_text_mode
+from osls.app.fit import fit_quietly, make_adapter
+from osls.app.options import AdaptOptions
+from osls.app.tables.columns import choose_text_mode
+from osls.app.tables.pictures import PictureEncoder
+from osls.app.tables.problem import check_labels
+from osls.app.tables.table_encoder import TableEncoder
 
 
 def columns(source: dict, target: dict, **options) -> TableEncoder:
@@ -275,7 +277,7 @@ def test_pictures_are_checked():
     ("X", "model", "steps"), [(sparse.eye(3), "linear", None), (np.zeros((2, 3, 4, 4)), "convnet", 300)]
 )
 def test_fast_models_suit_the_rows(X, model, steps):
-    made = make_adapter(FitOptions(fast=True), X, 3)
+    made = make_adapter(AdaptOptions(fast=True), X, 3)
     assert (made.source_classifier, made.discriminator) == (model, model)
     assert (made.max_steps, made.n_folds) == (steps, 3)
 

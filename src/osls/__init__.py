@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         testing,
         theory,
     )
-    from osls.app.adapting import adapt
+    from osls.app.adapt import adapt
     from osls.persist import load
     from osls.pulse import PULSE
 
@@ -44,7 +44,7 @@ __all__ = [
     "theory",
 ]
 
-_HOMES = {"PULSE": "osls.pulse", "adapt": "osls.app.adapting", "load": "osls.persist"}
+_HOMES = {"PULSE": "osls.pulse", "adapt": "osls.app.adapt", "load": "osls.persist"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,26 +1,40 @@
-"""What `osls adapt` found, as one object: files, pages and notebooks are made of it."""
+"""What was learned about a target, as data: shares, predictions, checks, and ``mix.json`` made of them."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
+from osls import __version__
 from osls._core.arrays import AnyArray, Floats
+from osls.app.files.reader import Kind
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from osls.app.adapting import Adapted
     from osls.base import OpenSetAdapter
     from osls.inference.diagnostics import Diagnostics
 
-__all__ = ["Answer", "Kind"]
+__all__ = ["MIX_FORMAT", "Answer", "mix_schema"]
 
-Kind = Literal["table", "text", "images"]
+MIX_FORMAT = "urn:osls:mix:1"
+
+
+def mix_schema() -> dict[str, Any]:
+    """Return the JSON Schema of ``mix.json``.
+
+    Examples
+    --------
+    >>> from osls.app.answer import mix_schema
+    >>> mix_schema()["$id"]
+    'urn:osls:mix:1'
+    """
+    schema: dict[str, Any] = json.loads((files("osls.app") / "mix.schema.json").read_text("utf-8"))
+    return schema
 
 
 @dataclass(frozen=True)
@@ -48,21 +62,19 @@ class Answer:
     source_rows : DataFrame
         The source as it was read, label included (a sample if it was large).
     features_target : array or CSR matrix of m rows
-        The rows as the models saw them; groups inside the novel part are found here.
+        The rows as the models saw them; the report looks here for groups within the novel part.
     feature_names : tuple of str
         Names of those features, where they have any meaning to a person.
     diagnostics : Diagnostics or None
         What may be concluded.
     warnings : tuple of str
-        What the reader of the files had to say (columns left out, rows dropped).
+        Notes on the data and the fit: columns left out, rows drawn, classes with few rows.
     model : OpenSetAdapter
         The fitted adapter.
     command : str
         How to reproduce it.
     settings : mapping
         Versions, seed, sizes, seconds.
-    adapted : osls.app.adapting.Adapted or None
-        The fitted adapter with what turns rows into its features; this is what :meth:`write` saves.
     """
 
     kind: Kind
@@ -82,43 +94,48 @@ class Answer:
     model: OpenSetAdapter
     command: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    adapted: Adapted | None = None
-
-    def summary(self) -> str:
-        """The answer in a sentence or two."""
-        from osls.app.report.words import headline
-
-        return str(headline(self)).replace("\u00a0", " ")
 
     def mix(self) -> dict[str, Any]:
         """The mix before and now as JSON values, as ``mix.json`` has it."""
-        from osls.app.files.mix import describe_mix
+        settings = dict(self.settings)
+        counts = settings.pop("predicted_counts", None)
+        if counts is None:
+            counts = self.predictions["predicted"].value_counts().to_dict()
+        n, m = len(self.source_rows), len(self.predictions)
+        sizes = {"source": n, "source_fitted": n, "target": m, "target_fitted": m}
+        verdict = None if self.diagnostics is None else self.diagnostics.verdict
+        return {
+            "format": MIX_FORMAT,
+            "osls": __version__,
+            "level": float(self.level),
+            "classes": [self._describe_class(j, counts) for j in range(len(self.classes))],
+            "novel": {
+                "share": float(self.target_share[-1]),
+                "interval": [_number(bound) for bound in self.interval[-1]],
+                "p_value": _number(self.novelty_pvalue),
+            },
+            "rows": {side: int(settings.pop(f"n_{side}", size)) for side, size in sizes.items()},
+            "verdict": verdict and {"status": verdict.status, "reasons": list(verdict.reasons)},
+            "warnings": list(self.warnings),
+            "command": self.command,
+            "settings": settings,
+        }
 
-        return describe_mix(self)
+    def _describe_class(self, j: int, counts: Mapping[str, int]) -> dict[str, Any]:
+        return {
+            "name": self.classes[j],
+            "novel": j == len(self.classes) - 1,
+            "source_share": float(self.source_share[j]),
+            "target_share": float(self.target_share[j]),
+            "interval": [_number(bound) for bound in self.interval[j]],
+            "rows_predicted": int(counts.get(self.classes[j], 0)),
+        }
 
     def to_json(self) -> str:
         """The same as text."""
         return json.dumps(self.mix(), ensure_ascii=False, indent=2, allow_nan=False)
 
-    def write(self, out: str | Path, *, overwrite: bool = False) -> None:
-        """Write predictions (Parquet and CSV), ``mix.json``, ``report.html`` and ``model/`` into a folder."""
-        from osls.app.files.output import write_run
 
-        write_run(self, Path(out), overwrite=overwrite)
-
-    def _repr_html_(self) -> str:
-        """Show the sentence and the mix in a notebook."""
-        heading = ("class", "in the labels", "in the new data", f"{100 * self.level:g} % interval")
-        rows = [
-            (name, f"{100 * before:.1f} %", f"{100 * now:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %")
-            for name, before, now, (low, high) in zip(
-                self.classes, self.source_share, self.target_share, self.interval, strict=True
-            )
-        ]
-        head = "".join(f"<th>{escape(word)}</th>" for word in heading)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.warnings)
-        return (
-            f"<p>{escape(self.summary())}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            + (f"<ul>{notes}</ul>" if notes else "")
-        )
+def _number(value: Any) -> float | None:
+    """Return a number as JSON can hold it, which has no NaN."""
+    return None if value is None or not math.isfinite(value) else float(value)

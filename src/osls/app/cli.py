@@ -1,13 +1,27 @@
-"""The command line: one function a command, and heavy imports only where they are needed."""
+"""The command line. It imports only what ``--help`` needs; :func:`_call` imports the rest."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import typer
 
-from osls.app.bench.app import app as bench
+from osls import __version__
+from osls.app.bench import app as bench
+from osls.app.options import (
+    ALL_CORES,
+    MIN_ROWS,
+    AdaptOptions,
+    Against,
+    ImageMode,
+    MonitorOptions,
+    TextMode,
+    as_names,
+)
 
 app = typer.Typer(
     help="Adapt a classifier when the class mix changes and something new appears.",
@@ -16,16 +30,29 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 
+_ADAPT = AdaptOptions()
+_MONITOR = MonitorOptions(Path())
 
-def _fail(message: str) -> typer.Exit:
-    typer.echo(f"osls: {message}", err=True)
-    return typer.Exit(2)
+
+@contextmanager
+def _input_errors() -> Iterator[None]:
+    """End with one sentence and exit code 2 if the input cannot be used."""
+    try:
+        yield
+    except (ValueError, OSError, ImportError) as error:
+        typer.echo(f"osls: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+def _call(module: str, function: str, *arguments: Any, **options: Any) -> Any:
+    """Run a command's function."""
+    with _input_errors():
+        # Imported here, and only here: pandas and torch take seconds to load, and --help must not wait.
+        return getattr(import_module(f"osls.app.{module}"), function)(*arguments, **options)
 
 
 def _version(show: bool) -> None:
     if show:
-        from osls import __version__
-
         typer.echo(f"osls {__version__}")
         raise typer.Exit
 
@@ -45,15 +72,8 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the draw and of the fit.")] = 0,
 ) -> None:
     """PULSE on handwritten digits, two of which nobody labelled."""
-    from osls.app.files.staging import check_writable
-
-    try:
-        check_writable(out)  # before a minute is spent on the fit
-        from osls.app.report.demo import run_demo
-
-        run_demo(out, seed)
-    except (ValueError, OSError) as error:
-        raise _fail(str(error)) from None
+    _call("files.staging", "check_writable", out)  # before a minute is spent on the fit
+    _call("demo", "run_demo", out, seed)
 
 
 @app.command()
@@ -74,60 +94,53 @@ def adapt(
         typer.Option(help="Column to carry into the predictions and not to learn from; may be repeated."),
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.")] = None,
-    level: Annotated[float, typer.Option(help="Level of the intervals, between 0 and 1.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    level: Annotated[float, typer.Option(help="Level of the intervals, between 0 and 1.")] = _ADAPT.level,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = _ADAPT.random_state,
     text: Annotated[
-        Literal["auto", "tfidf", "minilm"],
-        typer.Option(help="Features of free text; auto: minilm for up to 6,000 short texts."),
-    ] = "auto",
+        TextMode, typer.Option(help="Features of free text; auto: minilm for up to 6,000 short texts.")
+    ] = _ADAPT.text,
     images: Annotated[
-        Literal["auto", "efficientnet", "scratch"],
-        typer.Option(help="Features of pictures; auto: efficientnet if installed."),
-    ] = "auto",
-    novel_label: Annotated[str, typer.Option(help="Name for what is new.")] = "novel",
-    fast: Annotated[bool, typer.Option("--fast", help="Small models and three folds: a first look.")] = False,
+        ImageMode, typer.Option(help="Features of pictures; auto: efficientnet if installed.")
+    ] = _ADAPT.images,
+    novel_label: Annotated[str, typer.Option(help="Name for what is new.")] = _ADAPT.novel_label,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Small models and three folds: a first look.")
+    ] = _ADAPT.fast,
     max_rows: Annotated[
-        int, typer.Option(min=20, help="Fit on at most this many rows of either side; all are predicted.")
-    ] = 20_000,
+        int,
+        typer.Option(min=MIN_ROWS, help="Fit on at most this many rows of either side; all are predicted."),
+    ] = _ADAPT.max_rows,
     jobs: Annotated[int, typer.Option(min=0, help="Threads for trees; 0 for one a core.")] = 0,
     allow_one_class: Annotated[
         bool,
         typer.Option("--allow-one-class", help="Accept a source of a single class: everything else is new."),
-    ] = False,
+    ] = _ADAPT.allow_one_class,
     ignore_target_label: Annotated[
         bool,
         typer.Option(
             "--ignore-target-label", help="Accept a target with the label column; it is not looked at."
         ),
-    ] = False,
+    ] = _ADAPT.ignore_target_label,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
 ) -> None:
     """Say how common each class is in new data, how much of it is new, and what each row is."""
-    from osls.app.adapt_command import AdaptArguments, run_adapt
-
-    arguments = AdaptArguments(
-        source,
-        target,
-        out,
-        label,
-        tuple(id or ()),
-        tuple(ignore or ()),
-        level,
-        seed,
-        text,
-        images,
-        novel_label,
-        fast,
-        max_rows,
-        jobs,
-        allow_one_class,
-        ignore_target_label,
-        overwrite,
-    )
-    try:
-        run_adapt(arguments)
-    except (ValueError, OSError, ImportError) as error:
-        raise _fail(str(error)) from None
+    with _input_errors():
+        options = AdaptOptions(
+            label=label,
+            id=as_names(id),
+            level=level,
+            random_state=seed,
+            text=text,
+            images=images,
+            ignore=as_names(ignore),
+            novel_label=novel_label,
+            ignore_target_label=ignore_target_label,
+            allow_one_class=allow_one_class,
+            fast=fast,
+            max_rows=max_rows,
+            n_jobs=jobs or ALL_CORES,
+        )
+    _call("adapt", "run_adapt", source, target, out, options, overwrite=overwrite)
 
 
 @app.command()
@@ -140,12 +153,7 @@ def predict(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier file.")] = False,
 ) -> None:
     """Answers of a saved model for more rows."""
-    from osls.app.predict_command import run_predict
-
-    try:
-        run_predict(model, rows, out, overwrite=overwrite)
-    except (ValueError, OSError, ImportError) as error:
-        raise _fail(str(error)) from None
+    _call("predict", "run_predict", model, rows, out, overwrite=overwrite)
 
 
 @app.command()
@@ -158,34 +166,40 @@ def monitor(
     watch: Annotated[
         Path | None, typer.Option(help="A folder to take new files from, until interrupted by Ctrl-C.")
     ] = None,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks into it.")] = 10.0,
-    state: Annotated[Path, typer.Option(help="Where to keep what was seen, to go on from.")] = Path(
-        "monitor.json"
-    ),
+    every: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two looks into it.")
+    ] = _MONITOR.every,
+    state: Annotated[
+        Path, typer.Option(help="File for what was counted so far; the next call goes on from it.")
+    ] = _MONITOR.state,
     out: Annotated[
         Path, typer.Option(help="The page to write; the history lies beside it as .csv and .json.")
-    ] = Path("timeline.html"),
+    ] = _MONITOR.out,
     against: Annotated[
-        Literal["fit", "first"],
-        typer.Option(help="A move from what: the data of the fit, or the first batch."),
-    ] = "fit",
+        Against,
+        typer.Option(help="What a batch is compared with: the data of the fit, or the first batch."),
+    ] = _MONITOR.against,
     level: Annotated[
         float, typer.Option(help="Level of the intervals; 1 - level bounds the chance of any false alarm.")
-    ] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    ] = _MONITOR.level,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = _MONITOR.seed,
 ) -> None:
     """Follow the mix and the novel share over batches; alarm when one has moved.
 
     Exit code 0: no alarm. 3: a batch that is new in this call raised an alarm. 2: bad input.
     """
-    from osls.app.monitor_command import MonitorArguments, run_monitor
-
-    arguments = MonitorArguments(model, tuple(batches or ()), state, out, watch, every, against, level, seed)
-    try:
-        alarmed = run_monitor(arguments)
-    except (ValueError, OSError, ImportError) as error:
-        raise _fail(str(error)) from None
-    if alarmed:
+    options = MonitorOptions(
+        model=model,
+        batches=tuple(batches or ()),
+        watch=watch,
+        every=every,
+        state=state,
+        out=out,
+        against=against,
+        level=level,
+        seed=seed,
+    )
+    if _call("watch", "run_monitor", options):
         raise typer.Exit(3)
 
 

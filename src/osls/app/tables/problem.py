@@ -9,15 +9,18 @@ import numpy as np
 import pandas as pd
 
 from osls._core.arrays import AnyArray, Ints
-from osls.app.answer import Kind
 from osls.app.files.errors import InputError, did_you_mean, shorten
 from osls.app.files.folders import FolderRows
-from osls.app.files.rows import CLASS_COLUMN, FILE_COLUMN, RowFile
-from osls.app.tables.labels import check_labels, class_names
+from osls.app.files.reader import CLASS_COLUMN, FILE_COLUMN, Kind, RowFile
+from osls.app.options import AdaptOptions
+from osls.app.tables.parsing import as_strings, refuse_nested
 
-__all__ = ["Problem", "pose"]
+__all__ = ["Problem", "check_labels", "read_problem"]
 
 _MIN_TARGET_ROWS = 10
+_MAX_CLASSES = 1000
+# More distinct labels than this share of the rows are names of rows, not of classes.
+_MAX_SHARE = 0.5
 # A rare class keeps this many rows when the source is sampled.
 _KEPT_OF_A_CLASS = 50
 
@@ -77,41 +80,24 @@ class Problem:
         return len(self.sampled_rows) < self.n_target
 
 
-def pose(
-    source: RowFile,
-    target: RowFile,
-    *,
-    label: str | None,
-    ids: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    novel_label: str = "novel",
-    max_rows: int = 20_000,
-    seed: int = 0,
-    ignore_target_label: bool = False,
-    allow_one_class: bool = True,
-) -> Problem:
+def read_problem(source: RowFile, target: RowFile, options: AdaptOptions) -> Problem:
     """Read and check both sides; on either, at most about ``max_rows`` rows are drawn to fit on."""
-    notes = [*source.notes, *target.notes]
     if isinstance(target, FolderRows):
-        target.unlabelled()
-    label, ids = _settle_folders(source, target, label, list(ids))
-    _check_columns(source, target, label, ids, ignore)
-    notes += _check_target_label(target, label, ignore_target_label)
+        target.drop_classes()
+    label, ids = _settle_folders(source, target, options.label, list(options.id))
+    _check_columns(source, target, label, ids, options.ignore)
+    notes = [*source.notes, *target.notes, *_check_target_label(target, label, options.ignore_target_label)]
     names = class_names(source.read_raw([label])[label], source.name)
-    classes, counts, odd = check_labels(
-        names, source.name, label, novel_label, allow_one_class=allow_one_class
+    classes, counts, more = check_labels(
+        names, source.name, label, options.novel_label, allow_one_class=options.allow_one_class
     )
     carried = _read_ids(target, ids, classes)
-    if len(carried) < _MIN_TARGET_ROWS:
-        raise InputError(
-            f"{target.name}: there are {len(carried)} rows, at least {_MIN_TARGET_ROWS} are needed to "
-            "estimate a mix; collect more."
-        )
-    rng = np.random.default_rng(seed)
-    source_rows = _draw_source(names, max_rows, rng)
-    target_rows = _draw(len(carried), max_rows, rng)
-    unread = {label, *ids, *ignore} - ({FILE_COLUMN} if target.kind == "images" else set())
+    rng = np.random.default_rng(options.random_state)
+    source_rows = _draw_source(names, options.max_rows, rng)
+    target_rows = _draw(len(carried), options.max_rows, rng)
+    unread = {label, *ids, *options.ignore} - ({FILE_COLUMN} if target.kind == "images" else set())
     columns = [column for column in target.columns if column not in unread]
+    # The target is read first: if both files are wrong, its error is the one to show.
     sample = target.take(target_rows, columns)
     return Problem(
         kind=source.kind,
@@ -127,14 +113,14 @@ def pose(
         target_sample=sample,
         sampled_rows=target_rows,
         ids=carried,
-        warnings=(*notes, *odd, *_sampling_notes(len(names), source_rows, len(carried), target_rows)),
+        warnings=(*notes, *more, *_sampling_notes(len(names), source_rows, len(carried), target_rows)),
     )
 
 
 def _settle_folders(
     source: RowFile, target: RowFile, label: str | None, ids: list[str]
 ) -> tuple[str, list[str]]:
-    """Folders bring their own label and id; a folder and a table do not go together."""
+    """Return label and ids, which folders bring themselves; raise for a folder beside a table."""
     if source.kind != target.kind:
         what = {"table": "a table", "text": "a folder of texts", "images": "a folder of pictures"}
         raise InputError(
@@ -181,13 +167,14 @@ def _check_target_label(target: RowFile, label: str, ignored: bool) -> list[str]
         return []
     if not ignored:
         raise InputError(
-            f"{target.name}: has the label column {shorten(label)}, which a target is without; "
+            f"{target.name}: has the label column {shorten(label)}, but a target has no labels; "
             "remove it, or have it ignored with --ignore-target-label."
         )
     return [f"The column {shorten(label)} of the target was not looked at."]
 
 
 def _read_ids(target: RowFile, ids: list[str], classes: AnyArray) -> pd.DataFrame:
+    """Return the id columns, one row for each of the target's even if there are no columns."""
     made = {"predicted", "novel", *(f"p_{name}" for name in classes.tolist())}
     for column in ids:
         if column in made:
@@ -195,9 +182,13 @@ def _read_ids(target: RowFile, ids: list[str], classes: AnyArray) -> pd.DataFram
                 f"{target.name}: the id column {shorten(column)} has the name of a column of the "
                 "predictions; rename it."
             )
-    if ids:
-        return target.read(ids)
-    return pd.DataFrame(index=pd.RangeIndex(target.count()))
+    carried = target.read(ids) if ids else pd.DataFrame(index=pd.RangeIndex(target.count()))
+    if len(carried) < _MIN_TARGET_ROWS:
+        raise InputError(
+            f"{target.name}: there are {len(carried)} rows, at least {_MIN_TARGET_ROWS} are needed to "
+            "estimate a mix; collect more."
+        )
+    return carried
 
 
 def _draw(n_rows: int, max_rows: int, rng: np.random.Generator) -> Ints:
@@ -223,4 +214,65 @@ def _sampling_notes(n_source: int, source_rows: Ints, n_target: int, target_rows
             notes.append(
                 f"The models were fitted on {len(rows):,} of the {total:,} {side} rows, drawn at random."
             )
+    return notes
+
+
+# -- Labels -----------------------------------------------------------------------------------------
+
+
+def class_names(column: pd.Series, source: str) -> AnyArray:
+    """Return the labels as strings (3.0 is "3"); raise if a row has none."""
+    label = shorten(column.name)
+    refuse_nested(column, source)
+    names = as_strings(column)
+    missing = names.isna().to_numpy()
+    if missing.all():
+        raise InputError(f"{source}: the label column {label} is empty; choose another with --label.")
+    if missing.any():
+        row = int(np.argmax(missing)) + 1
+        more = f" and {int(missing.sum()) - 1} more rows have" if missing.sum() > 1 else " has"
+        raise InputError(
+            f"{source}: row {row}{more} no label in column {label}; "
+            "label them, or move them to the target, which needs no labels."
+        )
+    return np.asarray(names, dtype=str)
+
+
+def check_labels(
+    names: AnyArray, source: str, label: str, novel: str, *, allow_one_class: bool
+) -> tuple[AnyArray, AnyArray, list[str]]:
+    """Return the classes, the number of rows of each, and notes; raise if nothing can be learned."""
+    where = f"{source}: the label column {shorten(label)}"
+    classes, counts = np.unique(names, return_counts=True)
+    if len(classes) > _MAX_CLASSES or (len(classes) > _MAX_SHARE * len(names) and len(classes) > 2):
+        raise InputError(
+            f"{where} has {len(classes)} different values in {len(names)} rows, so it looks like an id or a "
+            "measurement; choose the column of classes with --label."
+        )
+    if counts.min() < 2:
+        raise InputError(
+            f"{where} has only 1 row of the class {shorten(classes[counts.argmin()])}; "
+            "add rows of that class or remove it, at least 2 are needed."
+        )
+    if len(classes) == 1 and not allow_one_class:
+        raise InputError(
+            f"{where} has one class only ({shorten(classes[0])}); if everything else is to count as new, "
+            "say so with --allow-one-class (in Python: allow_one_class=True)."
+        )
+    if novel in classes:
+        raise InputError(
+            f"{where} has a class called {novel!r}, the name for what is new; "
+            "choose another name with --novel-label."
+        )
+    return classes, counts, _look_alikes(classes)
+
+
+def _look_alikes(classes: AnyArray) -> list[str]:
+    """Name classes that differ in case only, which a person hardly ever means."""
+    seen: dict[str, str] = {}
+    notes = []
+    for name in classes.tolist():
+        twin = seen.setdefault(name.casefold(), name)
+        if twin != name:
+            notes.append(f"The classes {shorten(twin)} and {shorten(name)} differ in case only: one class?")
     return notes

@@ -14,7 +14,8 @@ from pandas.api import types
 
 from osls._core.arrays import AnyArray, Bools, Floats
 from osls.app.files.errors import InputError, shorten
-from osls.app.files.infer import MISSING
+from osls.app.files.reader import TEXT_DTYPE
+from osls.app.files.text_files import MISSING
 
 __all__ = ["Parsed", "as_dates", "as_numbers", "as_strings", "is_plain_number", "refuse_nested"]
 
@@ -58,12 +59,12 @@ def refuse_nested(column: pd.Series, name: str, row_number: Callable[[int], int]
             kind = "bytes" if isinstance(value, bytes) else "a list or an object"
             raise InputError(
                 f"{name}: column {shorten(column.name)} holds {kind} in row {row_number(row)}; "
-                "write one number or one text a cell, or leave the column out (--ignore)."
+                "write one number or one text a row, or leave the column out (--ignore)."
             )
 
 
 def as_numbers(column: pd.Series) -> Parsed:
-    """Read a column as numbers; "yes" to booleans, decimal commas and numbers written as text."""
+    """Read a column as numbers, also booleans, decimal commas and numbers written as text."""
     nothing = np.zeros(len(column), dtype=bool)
     dtype = column.dtype
     if is_plain_number(dtype):
@@ -89,12 +90,13 @@ def _numbers_in_text(text: pd.Series) -> Parsed:
         read = None
     if read is not None:
         return Parsed(read.to_numpy(zero_copy_only=False), np.zeros(len(text), dtype=bool))
-    words = pd.Series(values.to_pandas(), dtype=object).replace({"true": "1", "false": "0"})
-    commas = words.str.fullmatch(r"[+-]?\d+,\d+", na=False).to_numpy(dtype=bool)
+    strings = pd.Series(_to_objects(values), dtype=object)
+    strings = strings.mask(strings == "true", "1").mask(strings == "false", "0")
+    commas = strings.str.fullmatch(r"[+-]?\d+,\d+", na=False).to_numpy(dtype=bool)
     if commas.any():
-        words = words.where(~commas, words.str.replace(",", "."))
-    parsed = pd.to_numeric(words, errors="coerce").to_numpy(np.float64)
-    return Parsed(parsed, present & np.isnan(parsed) & (words != "nan").to_numpy())
+        strings = strings.where(~commas, strings.str.replace(",", "."))
+    parsed = pd.to_numeric(strings, errors="coerce").to_numpy(np.float64)
+    return Parsed(parsed, present & np.isnan(parsed) & (strings != "nan").to_numpy())
 
 
 def as_dates(column: pd.Series) -> Parsed:
@@ -126,15 +128,17 @@ def as_strings(column: pd.Series) -> pd.Series:
         codes = column.cat.codes.to_numpy()
         # The code of a missing value, -1, picks the last.
         spelled_or_none = np.array([*spelled, None], dtype=object)
-        return pd.Series(spelled_or_none[codes], dtype="str", name=column.name)
+        return pd.Series(spelled_or_none[codes], dtype=TEXT_DTYPE, name=column.name)
     if is_plain_number(column.dtype) or types.is_numeric_dtype(column.dtype):
-        return pd.Series([_spell(value) for value in column.tolist()], dtype="str", name=column.name)
+        return pd.Series([_spell(value) for value in column.tolist()], dtype=TEXT_DTYPE, name=column.name)
     if column.dtype == object:
-        column = pd.Series([_spell(value) for value in column.tolist()], dtype="str", name=column.name)
-    text = column.astype("str").reset_index(drop=True)
+        text = pd.Series([_spell(value) for value in column.tolist()], dtype=object)
+    else:
+        # Before version 3 pandas spells missing values, too.
+        text = column.astype(str).where(column.notna(), None)
     values = pc.utf8_trim_whitespace(pa.array(text, type=pa.large_string()))
     values = pc.if_else(pc.is_in(values, pa.array(MISSING, pa.large_string())), None, values)
-    return pd.Series(_to_objects(values), dtype="str", name=column.name)
+    return pd.Series(_to_objects(values), dtype=TEXT_DTYPE, name=column.name)
 
 
 def _to_objects(values: pa.Array) -> AnyArray:

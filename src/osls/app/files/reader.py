@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -13,20 +13,23 @@ import pandas as pd
 from osls._core.arrays import Ints
 from osls.app.files.errors import InputError, shorten
 
-if TYPE_CHECKING:
-    from osls.app.answer import Kind
-
 __all__ = [
     "BATCH_ROWS",
     "CLASS_COLUMN",
     "FILE_COLUMN",
     "TEXT_COLUMN",
+    "TEXT_DTYPE",
+    "Kind",
     "MemoryRows",
     "RowFile",
-    "as_rows",
+    "check_not_empty",
     "rows_per_batch",
 ]
 
+Kind = Literal["table", "text", "images"]
+
+# What pandas makes of strings: a type of their own from version 3 on, objects before.
+TEXT_DTYPE: Any = pd.Series(["a"]).dtype
 BATCH_ROWS = 50_000
 _BATCH_VALUES = 10_000_000
 # The columns of a folder: which file, its text, and the class that its folder names.
@@ -80,7 +83,7 @@ class RowFile(ABC):
         return sum(len(batch) for batch in self.batches(self.columns[:1]))
 
     def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Turn strings into numbers and dates where a whole column is such; formats with types: nothing."""
+        """Turn columns of strings into numbers or dates; formats that store types have no need to."""
         return frame
 
     def read(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -104,6 +107,12 @@ class RowFile(ABC):
         return self.typed(pd.concat(frames, ignore_index=True))
 
 
+def check_not_empty(rows: RowFile) -> None:
+    """Raise if there are no rows."""
+    if not rows.count():
+        raise InputError(f"{rows.name}: there are no rows; check that this is the right file.")
+
+
 class MemoryRows(RowFile):
     """A frame that is in memory already."""
 
@@ -115,36 +124,10 @@ class MemoryRows(RowFile):
         """Yield slices of the frame."""
         frame = self._frame if columns is None else self._frame[list(columns)]
         if len(frame) <= size:
-            yield frame
+            yield frame  # all of it, even if it has no rows
             return
         for first in range(0, len(frame), size):
             yield frame.iloc[first : first + size].reset_index(drop=True)
 
     def count(self) -> int:
         return len(self._frame)
-
-
-def as_rows(data: Any, name: str) -> RowFile:
-    """Accept a path, a pandas or polars frame, an Arrow table, or whatever offers to become one."""
-    import os
-
-    from osls.app.files.opening import open_rows
-
-    if isinstance(data, RowFile):
-        return data
-    if isinstance(data, str | os.PathLike):
-        return open_rows(data)
-    if isinstance(data, pd.DataFrame):
-        return MemoryRows(data, name)
-    if hasattr(data, "to_pandas"):
-        return MemoryRows(data.to_pandas(), name)
-    if hasattr(data, "__arrow_c_stream__"):
-        import pyarrow as pa
-
-        return MemoryRows(pa.table(data).to_pandas(), name)
-    if hasattr(data, "__dataframe__"):
-        return MemoryRows(pd.api.interchange.from_dataframe(data), name)
-    raise TypeError(
-        f"{name} must be a path, a pandas or polars DataFrame or an Arrow table; got {type(data).__name__}. "
-        "Arrays go to osls.PULSE().fit(X, y, X_target=...)."
-    )

@@ -10,12 +10,22 @@ import pandas as pd
 from scipy import sparse
 
 from osls._core.arrays import AnyArray, Ints
-from osls.app.answer import Kind
+from osls._core.saving import saveable
 from osls.app.files.errors import InputError, did_you_mean, shorten
-from osls.app.tables.columns import Categories, Dates, Numbers, Place, number_matrix
+from osls.app.files.reader import Kind
+from osls.app.options import TextMode
+from osls.app.tables.columns import (
+    Categories,
+    Dates,
+    MiniLM,
+    Numbers,
+    Place,
+    TfIdf,
+    choose_text_mode,
+    number_matrix,
+)
 from osls.app.tables.decide import LeftOut, decide, overlap_warnings, screen_numbers
-from osls.app.tables.text import MiniLM, TextMode, TfIdf, choose_text_mode
-from osls.app.tables.values import as_dates, as_numbers, as_strings, is_plain_number
+from osls.app.tables.parsing import as_dates, as_numbers, as_strings, is_plain_number
 
 __all__ = ["TableEncoder"]
 
@@ -23,6 +33,7 @@ _MAX_LEVELS = 100
 _COLUMN_KINDS: dict[str, Any] = {part.kind: part for part in (Numbers, Categories, Dates, TfIdf, MiniLM)}
 
 
+@saveable
 class TableEncoder:
     """Learn what each column is from source and target together, and turn rows into features.
 
@@ -56,7 +67,7 @@ class TableEncoder:
     Examples
     --------
     >>> import pandas as pd
-    >>> from osls.app.tables import TableEncoder
+    >>> from osls.app.tables.table_encoder import TableEncoder
     >>> source = pd.DataFrame({"age": [41, None, 30, 52], "city": ["Oslo", "Rome", "Oslo", "Rome"]})
     >>> target = pd.DataFrame({"age": ["33", "?", "27"], "city": ["Rome", "Rome", "Oslo"], "ward": [1, 2, 3]})
     >>> encoder = TableEncoder().fit(source, target)

@@ -6,12 +6,10 @@ import csv
 import hashlib
 import io
 import json
-import shlex
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,59 +18,35 @@ import numpy as np
 from rich.console import Console
 
 from osls._core.arrays import Floats
-from osls.app.adapting import Adapted
 from osls.app.files.errors import InputError
-from osls.app.files.folders import FolderRows
-from osls.app.files.opening import SUFFIXES, open_rows
-from osls.app.predict_command import load_adapted
-from osls.app.report.render import write_atomically
+from osls.app.files.opening import READERS
+from osls.app.options import MonitorOptions
+from osls.app.predict import Adapted, load_adapted, open_batches
+from osls.app.report.page import write_atomically
 from osls.app.report.timeline import alarm_words, render_timeline
-from osls.app.report.words import percent, percent_range, shown
-from osls.monitor import Against, BatchReport, Monitor
+from osls.app.report.wording import percent, percent_range, shown
+from osls.monitor import BatchReport, Monitor
 
-__all__ = ["MonitorArguments", "history_csv", "run_monitor"]
+__all__ = ["history_csv", "run_monitor"]
 
 # A file in a watched folder is read once it has kept its size and time for two looks, or is this old.
 _SETTLED_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class MonitorArguments:
-    """The arguments of the command; see ``osls monitor --help``."""
-
-    model: Path
-    batches: tuple[Path, ...]
-    state: Path
-    out: Path
-    watch: Path | None = None
-    every: float = 10.0
-    against: Against = "fit"
-    level: float = 0.95
-    seed: int = 0
-
-    def command(self) -> str:
-        """Return the command that goes on."""
-        words = ["osls", "monitor", str(self.model), *map(str, self.batches)]
-        for name, default in (("watch", None), ("against", "fit"), ("level", 0.95), ("seed", 0)):
-            if getattr(self, name) != default:
-                words += [f"--{name}", str(getattr(self, name))]
-        return shlex.join([*words, "--state", str(self.state), "--out", str(self.out)])
-
-
-def run_monitor(arguments: MonitorArguments) -> bool:
+def run_monitor(options: MonitorOptions) -> bool:
     """Add the batches that are new; return whether one of them raised an alarm."""
-    if not arguments.batches and arguments.watch is None:
+    if not options.batches and options.watch is None:
         raise InputError("no batches; give files, or a folder with --watch.")
-    if arguments.watch is not None and not arguments.watch.is_dir():
-        raise InputError(f"{arguments.watch}: no such folder; give --watch a folder.")
-    session = _Session(arguments)
+    if options.watch is not None and not options.watch.is_dir():
+        raise InputError(f"{options.watch}: no such folder; give --watch a folder.")
+    session = _Session(options)
     try:
-        for path in arguments.batches:
+        for path in options.batches:
             session.add(path)
-        if arguments.watch is not None:
-            session.follow(arguments.watch)
+        if options.watch is not None:
+            session.follow(options.watch)
     finally:
-        # Whatever ended it, the pages show what the state holds.
+        # Also after an error: the page shows the batches that were added before it.
         session.publish()
     session.conclude()
     return session.alarmed
@@ -81,10 +55,10 @@ def run_monitor(arguments: MonitorArguments) -> bool:
 class _Session:
     """A model, the monitor that goes with it, and the files they are written to."""
 
-    def __init__(self, arguments: MonitorArguments):
-        self.arguments = arguments
-        self.adapted = load_adapted(arguments.model)
-        self.monitor = _open_state(arguments, _fresh(self.adapted, arguments))
+    def __init__(self, options: MonitorOptions):
+        self.options = options
+        self.adapted = load_adapted(options.model)
+        self.monitor = _open_state(options, _fresh(self.adapted, options))
         self.screen, self.errors = Console(), Console(stderr=True)
         self.alarmed = False
         self.added = 0
@@ -105,10 +79,10 @@ class _Session:
         proba = _probabilities(self.adapted, path)
         origin["added"] = datetime.now(UTC).isoformat(timespec="seconds")
         report = self.monitor.update(path.name, proba, origin=origin)
-        write_atomically(self.arguments.state, json.dumps(self.monitor.to_dict(), indent=1) + "\n")
+        write_atomically(self.options.state, json.dumps(self.monitor.to_dict(), indent=1) + "\n")
         self.added += 1
         self.alarmed |= bool(report.alarms)
-        self._say(_batch_words(report))
+        self._say(_describe_batch(report))
         for alarm in report.alarms:
             self.screen.print(
                 f"  ALARM: {alarm_words(alarm)}", style="bold red", markup=False, highlight=False
@@ -116,7 +90,7 @@ class _Session:
 
     def follow(self, folder: Path) -> None:
         """Look into a folder again and again, until interrupted."""
-        self._say(f"Watching {folder} every {self.arguments.every:g} s; Ctrl-C ends it.")
+        self._say(f"Watching {folder} every {self.options.every:g} s; Ctrl-C ends it.")
         looks: dict[Path, tuple[int, int]] = {}
         done: dict[Path, tuple[int, int]] = {}
         with _interruptible():
@@ -125,12 +99,12 @@ class _Session:
                     for path in _settled(folder, looks, done):
                         done[path] = looks[path]
                         self._try(path)
-                    time.sleep(self.arguments.every)
+                    time.sleep(self.options.every)
             except KeyboardInterrupt:
                 self._say("Stopped.")
 
     def _try(self, path: Path) -> None:
-        """A bad file must not end a watch: it is named, and left out until it changes."""
+        """Add a file. If it is bad, name it and go on: it is read again only if it changes."""
         added = self.added
         try:
             self.add(path)
@@ -143,10 +117,8 @@ class _Session:
         """Write the timeline as a page, as CSV and as JSON."""
         if not self.monitor.batches:
             return
-        out = self.arguments.out
-        page = render_timeline(
-            self.monitor, model=str(self.arguments.model), command=self.arguments.command()
-        )
+        out = self.options.out
+        page = render_timeline(self.monitor, model=str(self.options.model), command=self.options.as_command())
         write_atomically(out, page)
         write_atomically(out.with_suffix(".csv"), history_csv(self.monitor))
         state = self.monitor.to_dict()
@@ -156,29 +128,29 @@ class _Session:
     def conclude(self) -> None:
         """Say where the files are."""
         if self.monitor.batches:
-            out = self.arguments.out
+            out = self.options.out
             self._say(f"{out} shows all {len(self.monitor.batches)} batches; also {out.stem}.csv and .json.")
 
     def _say(self, words: str) -> None:
         self.screen.print(words, markup=False, highlight=False, soft_wrap=True)
 
 
-def _fresh(adapted: Adapted, arguments: MonitorArguments) -> Monitor:
+def _fresh(adapted: Adapted, options: MonitorOptions) -> Monitor:
     """A monitor of the model without any batches."""
     adapter = adapted.adapter
     return Monitor(
         adapter.target_marginal_,
         adapted.classes,
-        level=arguments.level,
+        level=options.level,
         reference_proba=adapter.target_proba_ if len(adapter.target_proba_) else None,
         reference_interval=getattr(adapter, "marginal_interval_", None),
-        against=arguments.against,
-        seed=arguments.seed,
+        against=options.against,
+        seed=options.seed,
     )
 
 
-def _open_state(arguments: MonitorArguments, fresh: Monitor) -> Monitor:
-    path = arguments.state
+def _open_state(options: MonitorOptions, fresh: Monitor) -> Monitor:
+    path = options.state
     if not path.exists():
         return fresh
     try:
@@ -187,7 +159,7 @@ def _open_state(arguments: MonitorArguments, fresh: Monitor) -> Monitor:
             raise ValueError("it is not a JSON object")
         monitor = Monitor.from_dict(stored)
     except ValueError as error:
-        raise InputError(f"{path}: is no state of osls monitor that can be read: {error}") from None
+        raise InputError(f"{path}: cannot be read as a state of osls monitor: {error}") from None
     if not monitor.continues(fresh):
         raise InputError(
             f"{path}: belongs to another model, or to another --level or --against; "
@@ -197,16 +169,10 @@ def _open_state(arguments: MonitorArguments, fresh: Monitor) -> Monitor:
 
 
 def _probabilities(adapted: Adapted, path: Path) -> Floats:
-    rows = open_rows(path)
-    if isinstance(rows, FolderRows):
-        rows.unlabelled()
-    wanted = set(adapted.encoder.used_columns)
-    columns = [column for column in rows.columns if column in wanted]
-    first, parts = 0, []
-    for batch in rows.batches(columns or None):
-        parts.append(adapted.predict_proba(batch, name=rows.name, first_row=first))
-        first += len(batch)
-    return np.concatenate(parts)
+    rows, batches = open_batches(adapted, path)
+    return np.concatenate(
+        [adapted.predict_proba(batch, name=rows.name, first_row=first) for first, batch in batches]
+    )
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:
@@ -229,9 +195,9 @@ def _settled(
     folder: Path, looks: dict[Path, tuple[int, int]], done: dict[Path, tuple[int, int]]
 ) -> Iterator[Path]:
     """Files that are not being written any more, the oldest first."""
-    found = []
+    ready = []
     for path in folder.iterdir():
-        if path.suffix.lower() not in SUFFIXES or path.name.startswith("."):
+        if path.suffix.lower() not in READERS or path.name.startswith("."):
             continue
         try:
             seen = path.stat()
@@ -241,13 +207,13 @@ def _settled(
         steady = looks.get(path) == mark or time.time() - seen.st_mtime > _SETTLED_SECONDS
         looks[path] = mark
         if steady and done.get(path) != mark:
-            found.append((seen.st_mtime_ns, path))
-    yield from (path for _, path in sorted(found))
+            ready.append((seen.st_mtime_ns, path))
+    yield from (path for _, path in sorted(ready))
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let a polite kill end a watch as Ctrl-C does."""
+    """Let SIGTERM (a plain ``kill``) end a watch as Ctrl-C does."""
 
     def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
@@ -259,7 +225,7 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _batch_words(report: BatchReport) -> str:
+def _describe_batch(report: BatchReport) -> str:
     start = f"{shown(report.name)}: {report.rows:,} rows, "
     if not np.isfinite(report.novel_share):
         return start + "novel share not measured (the fit found nothing new)"
@@ -276,7 +242,7 @@ def history_csv(monitor: Monitor) -> str:
         alarmed = {alarm.class_name for alarm in batch.alarms}
         for j, name in enumerate(monitor.classes):
             figures = (batch.share[j], *batch.interval[j])
-            cells = ["" if np.isnan(v) else f"{v:.6g}" for v in figures]
+            texts = ["" if np.isnan(v) else f"{v:.6g}" for v in figures]
             novel = j == len(monitor.classes) - 1
-            writer.writerow([i, batch.name, batch.rows, name, int(novel), *cells, int(name in alarmed)])
+            writer.writerow([i, batch.name, batch.rows, name, int(novel), *texts, int(name in alarmed)])
     return text.getvalue()

@@ -1,0 +1,231 @@
+"""``osls.adapt`` and ``osls adapt``: two tables in, the answer out. Both go through :func:`fit_rows`."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from osls.app.files.opening import as_rows
+from osls.app.files.staging import check_destination
+from osls.app.options import AdaptOptions, ImageMode, Method, TextMode, as_names
+from osls.app.tables.problem import read_problem
+
+if TYPE_CHECKING:
+    from osls.app.fit import Fit
+    from osls.app.output import AdaptAnswer
+    from osls.pulse import PULSE
+
+__all__ = ["adapt", "run_adapt"]
+
+_DEFAULTS = AdaptOptions()
+
+
+def adapt(
+    source: Any,
+    target: Any,
+    label: str | None = None,
+    *,
+    id: str | Sequence[str] | None = None,
+    method: Method | PULSE = _DEFAULTS.method,
+    level: float = _DEFAULTS.level,
+    random_state: int = _DEFAULTS.random_state,
+    text: TextMode = _DEFAULTS.text,
+    images: ImageMode = _DEFAULTS.images,
+    ignore: str | Sequence[str] = _DEFAULTS.ignore,
+    novel_label: str = _DEFAULTS.novel_label,
+    ignore_target_label: bool = _DEFAULTS.ignore_target_label,
+    allow_one_class: bool = _DEFAULTS.allow_one_class,
+    fast: bool = _DEFAULTS.fast,
+    max_rows: int = _DEFAULTS.max_rows,
+    n_jobs: int | None = _DEFAULTS.n_jobs,
+    verbose: bool = _DEFAULTS.verbose,
+    **parameters: Any,
+) -> AdaptAnswer:
+    """Say how common each class is now, how much is new, and what each row is.
+
+    Parameters
+    ----------
+    source, target : DataFrame (pandas, polars, Arrow) or path
+        Labelled rows, and new rows without labels; :func:`osls.app.files.read_table` says what can be read.
+    label : str
+        The column of the source with the classes. For folders it is the name of the sub-folder.
+    id : str or list of str, optional
+        Columns of the target to carry into the predictions and not to learn from.
+    method : {"pulse", "pulse-paper"} or PULSE, default="pulse"
+        How to adapt.
+    level : float, default=0.95
+        Level of the intervals.
+    random_state : int, default=0
+        Seed of everything random.
+    text : {"auto", "tfidf", "minilm"}
+        Features of free text, see :class:`osls.app.tables.table_encoder.TableEncoder`.
+    images : {"auto", "efficientnet", "scratch"}
+        Features of pictures, see :class:`osls.app.tables.pictures.PictureEncoder`.
+    ignore : str or list of str
+        Columns to leave out.
+    novel_label : str, default="novel"
+        Name for what is new.
+    ignore_target_label : bool, default=False
+        Do not look at the label column of the target. Without this a target that has one is an error.
+    allow_one_class : bool, default=False
+        Accept a source of a single class, so that everything else is new. Without this it is an error.
+    fast : bool, default=False
+        Small models, three folds: good for a first look.
+    max_rows : int, default=20000
+        Fit on at most this many rows of either side; all rows are predicted.
+    n_jobs : int, optional
+        Threads for trees; -1 for one a core.
+    verbose : bool, default=False
+        Show progress.
+    **parameters
+        Further parameters of :class:`osls.PULSE`.
+
+    Returns
+    -------
+    AdaptAnswer
+        With ``predictions``, ``target_share``, ``interval``, ``summary()``, ``write(folder)``; it shows
+        itself in notebooks.
+
+    Raises
+    ------
+    InputError
+        If the data cannot be used; the message names file, column or row and says what to do.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from osls import adapt
+    >>> wine = load_wine(as_frame=True).frame
+    >>> source = wine[wine.target < 2].iloc[::2]
+    >>> target = wine.drop(source.index).drop(columns="target")
+    >>> answer = adapt(source, target, label="target", fast=True)
+    >>> answer.classes
+    ('0', '1', 'novel')
+    >>> bool(abs(answer.target_share[-1] - 48 / len(target)) < 0.1)
+    True
+    >>> answer.command
+    "osls.adapt(source, target, label='target', fast=True)"
+    """
+    options = AdaptOptions(
+        label=label,
+        id=as_names(id),
+        method=method,
+        level=level,
+        random_state=random_state,
+        text=text,
+        images=images,
+        ignore=as_names(ignore),
+        novel_label=novel_label,
+        ignore_target_label=ignore_target_label,
+        allow_one_class=allow_one_class,
+        fast=fast,
+        max_rows=max_rows,
+        n_jobs=n_jobs,
+        verbose=verbose,
+        parameters=parameters,
+    )
+    return fit_rows(source, target, options).answer(options.as_python(), every_row=True)
+
+
+def fit_rows(
+    source: Any, target: Any, options: AdaptOptions, say: Callable[[str], None] = lambda step: None
+) -> Fit:
+    """Read and check both sides, then encode and fit. ``say`` is told what is being done."""
+    say("Reading")
+    problem = read_problem(as_rows(source, "the source"), as_rows(target, "the target"), options)
+    # Imported once the input is known to be in order, as torch takes seconds to load.
+    from osls.app.fit import fit_problem
+
+    return fit_problem(problem, options, say)
+
+
+# -- The command ------------------------------------------------------------------------------------
+
+
+def run_adapt(
+    source: Path, target: Path, out: Path, options: AdaptOptions, *, overwrite: bool = False
+) -> AdaptAnswer:
+    """Adapt, write the folder, and print the answer."""
+    started = time.perf_counter()
+    check_destination(out, overwrite=overwrite)
+    screen = Console(stderr=True)
+    with _progress(screen) as say:
+        fit = fit_rows(source, target, replace(options, verbose=screen.is_terminal), say)
+        # Imported after the input was checked, as above.
+        from osls.app.output import write_folder
+
+        # A large target is not held in memory: the answer has the rows of the fit, the files have them all.
+        answer = fit.answer(options.as_command(source, target, out), every_row=False)
+        answer = write_folder(answer, out, fit.predictions(), overwrite=overwrite, say=say)
+    print_answer(answer, out, time.perf_counter() - started, Console())
+    return answer
+
+
+@contextmanager
+def _progress(screen: Console) -> Iterator[Callable[[str], None]]:
+    """Yield a function that says on a terminal what is being done, and nothing elsewhere."""
+    if not screen.is_terminal:
+        yield lambda step: None
+        return
+    started = time.perf_counter()
+
+    def say(step: str) -> None:
+        # A line each, rather than a spinner, which would fight with the progress bar of the fit.
+        screen.print(f"[dim]{time.perf_counter() - started:5.0f} s[/dim]  {step} ...")
+
+    yield say
+
+
+def print_answer(answer: AdaptAnswer, out: Path, seconds: float, screen: Console) -> None:
+    """Print the sentence, the mix, the verdict, the warnings, and where the files are."""
+
+    def line(text: str, style: str | None = None) -> None:
+        # Names from the data may look like markup but are not. Lines are folded only on a terminal.
+        screen.print(text, style=style, markup=False, highlight=False, soft_wrap=not screen.is_terminal)
+
+    line("\n" + answer.summary(), "bold")
+    screen.print(_mix_table(answer))
+    if answer.diagnostics is not None:
+        line(f"Verdict: {answer.diagnostics.verdict}")
+    for warning in answer.warnings:
+        line(f"Note: {warning}")
+    sizes = f"{answer.settings['n_source']:,} labelled and {answer.settings['n_target']:,} new"
+    line(f"\n{sizes} rows in {seconds:.0f} s. In {out}:")
+    for name, what in (
+        ("report.html", "everything on one page"),
+        ("predictions.parquet", "an answer for each new row (also predictions.csv)"),
+        ("mix.json", "the table above"),
+        ("model", f"for more rows: osls predict {shlex.quote(str(out / 'model'))} more.csv"),
+    ):
+        line(f"  {name:<20} {what}")
+
+
+def _mix_table(answer: AdaptAnswer) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class", overflow="fold")
+    for heading in (
+        "in the labels",
+        "in the new data",
+        f"{100 * answer.level:g} % interval",
+        "rows predicted",
+    ):
+        table.add_column(heading, justify="right")
+    for row in answer.mix()["classes"]:
+        low, high = row["interval"]
+        table.add_row(
+            row["name"].replace("[", r"\["),
+            f"{100 * row['source_share']:.1f} %",
+            f"{100 * row['target_share']:.1f} %",
+            f"{100 * low:.1f} to {100 * high:.1f} %",
+            f"{row['rows_predicted']:,}",
+            style="bold" if row["novel"] else None,
+        )
+    return table

@@ -1,0 +1,326 @@
+"""Text files: CSV and its relatives, and JSON lines. All are UTF-8, and all values begin as strings."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+
+from osls.app.files.errors import InputError, shorten
+from osls.app.files.reader import BATCH_ROWS, TEXT_DTYPE, RowFile
+
+__all__ = ["MISSING", "DelimitedRows", "JsonRows", "infer_types", "scan_text"]
+
+# -- Is it text? --------------------------------------------------------------------------------------
+
+_PIECE = 1 << 20
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+@dataclass(frozen=True)
+class TextScan:
+    """What the whole file showed."""
+
+    empty: bool
+    quotes_balanced: bool
+
+
+def scan_text(path: Path) -> TextScan:
+    """Read a file once in pieces; raise if it is not UTF-8 text, naming the line."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    line, quotes, blank = 1, 0, True
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            _check_mark(path, piece, line)
+            if b"\0" in piece:
+                raise InputError(
+                    f"{path}: there are zero bytes in or after line {line}, so it is not a text file; "
+                    "check the file or its extension."
+                )
+            line = _decode(path, decoder, piece, line)
+            quotes += piece.count(b'"')
+            blank = blank and not piece.strip(b"\xef\xbb\xbf \t\r\n")
+    try:
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        raise _not_utf8(path, line) from None
+    return TextScan(blank, quotes % 2 == 0)
+
+
+def _check_mark(path: Path, piece: bytes, line: int) -> None:
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if line == 1 and piece.startswith(mark):
+            raise InputError(f"{path}: the file is in {encoding}; save it as UTF-8 and try again.")
+
+
+def _decode(path: Path, decoder: codecs.IncrementalDecoder, piece: bytes, line: int) -> int:
+    """Decode a piece and return the number of the line after it."""
+    try:
+        return line + decoder.decode(piece).count("\n")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, line + error.object[: error.start].count(b"\n")) from None
+
+
+def _not_utf8(path: Path, line: int) -> InputError:
+    return InputError(
+        f"{path}: line {line} is not in UTF-8 (an older encoding such as Latin-1?); "
+        "save the file as UTF-8 and try again."
+    )
+
+
+# -- Comma, semicolon, tab or bar between values, one header line ---------------------------------------
+
+_DELIMITERS = ",;\t|"
+_SNIFFED_ROWS = 20
+# A field of a text column may be a whole document; Python's own limit of 128 KiB is for smaller things.
+_FIELD_LIMIT = 1 << 27
+
+
+class DelimitedRows(RowFile):
+    """A text file with one row a line. Every value is a string until a whole column is known."""
+
+    def __init__(self, path: Path):
+        scan = scan_text(path)
+        if scan.empty:
+            raise InputError(f"{path}: the file is empty; check that this is the right file.")
+        self._path = path
+        self._quotes_balanced = scan.quotes_balanced
+        self._header_row = _blank_lines(path) + 1
+        self._delimiter, header = _sniff(path)
+        names = [field.strip() or f"column {i + 1}" for i, field in enumerate(header)]
+        super().__init__(str(path), names)
+
+    def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return infer_types(frame)
+
+    def batches(self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
+        """Stream the file; a line with too few or too many fields is an error that names the line."""
+        wanted = list(self.columns if columns is None else columns)
+        # All that follows a quote that is never closed ends up in the last column, so read that one too.
+        checked = [] if self._quotes_balanced or self.columns[-1] in wanted else [self.columns[-1]]
+        n_rows, last = 0, ""
+        for batch in self._arrow_batches([*wanted, *checked]):
+            if not batch.num_rows:
+                continue
+            n_rows += batch.num_rows
+            last = str(batch.column(self.columns[-1])[-1]) if not self._quotes_balanced else ""
+            yield from _split(batch.select(wanted).to_pandas(), size)
+        if not n_rows:
+            raise InputError(
+                f"{self.name}: there is a header but no rows; check that this is the right file."
+            )
+        if not self._quotes_balanced and "\n" in last:
+            raise InputError(
+                f'{self.name}: a quote (") opened in row {n_rows} is never closed, so the rest of the file '
+                "became one value; close it or double the quote."
+            )
+
+    def _arrow_batches(self, wanted: list[str]) -> Iterator[pa.RecordBatch]:
+        wrong: list[Any] = []
+
+        def remember(row: Any) -> str:
+            wrong.append(row)
+            return "error"
+
+        try:
+            reader = arrow_csv.open_csv(
+                self._path,
+                read_options=arrow_csv.ReadOptions(
+                    column_names=list(self.columns), skip_rows_after_names=self._header_row, use_threads=False
+                ),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=remember
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(self.columns, pa.string()), include_columns=wanted
+                ),
+            )
+            yield from reader
+        except pa.ArrowInvalid as error:
+            if wrong:
+                raise self._ragged(wrong[0]) from None
+            raise InputError(f"{self.name}: {shorten(error, 120)}; correct the file.") from None
+
+    def _ragged(self, row: Any) -> InputError:
+        number = row.number - self._header_row
+        return InputError(
+            f"{self.name}: row {number} has {row.actual_columns} values but the header has "
+            f"{row.expected_columns} (it begins {shorten(row.text)}); correct the row, "
+            "and put values that hold the delimiter in quotes."
+        )
+
+
+def _split(frame: pd.DataFrame, size: int) -> Iterator[pd.DataFrame]:
+    for first in range(0, len(frame), size):
+        yield frame.iloc[first : first + size].reset_index(drop=True)
+
+
+def _blank_lines(path: Path) -> int:
+    """Count the blank lines before the header, which Arrow counts as rows."""
+    with path.open(encoding="utf-8-sig") as file:
+        return sum(1 for _ in takewhile(lambda line: line == "\n", file))
+
+
+def _sniff(path: Path) -> tuple[str, list[str]]:
+    """Return the delimiter that splits the first rows into the most columns, and the header."""
+    best, chosen, header = 0.0, "", [""]
+    for delimiter in _DELIMITERS:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = _first_rows(file, delimiter)
+        agreeing = sum(len(row) == len(rows[0]) for row in rows)
+        # A delimiter that splits few rows like the header is doubtful, but better than one that splits none.
+        score = len(rows[0]) * (1.0 if 2 * agreeing > len(rows) else 0.6)
+        if score > best:
+            best, chosen, header = score, delimiter, rows[0]
+    return chosen, header
+
+
+def _first_rows(file: Any, delimiter: str) -> list[list[str]]:
+    previous = csv.field_size_limit(_FIELD_LIMIT)
+    try:
+        rows = (row for row in csv.reader(file, delimiter=delimiter) if row)
+        return list(islice(rows, _SNIFFED_ROWS))
+    finally:
+        csv.field_size_limit(previous)
+
+
+# -- Strings to the types that whole columns of them have -----------------------------------------------
+
+# What people and programs write for "no value". "None" is left alone: it may be a class or an answer.
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL")
+# A number with a leading zero is a code (007, a postcode) and must keep its zeros; hexadecimal likewise.
+_CODE = r"^[+-]?0[0-9xX]"
+_BOOLEANS = ("true", "false")
+
+
+def infer_types(frame: pd.DataFrame) -> pd.DataFrame:
+    """Turn every column of strings that consists of whole numbers, numbers, booleans or dates into these.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"a": ["1", "2"], "b": ["01", "02"], "c": ["0.5", ""]})
+    >>> infer_types(frame).to_dict("list")
+    {'a': [1, 2], 'b': ['01', '02'], 'c': [0.5, nan]}
+    """
+    return pd.DataFrame({name: _infer(frame[name]) for name in frame.columns}, index=frame.index)
+
+
+def _infer(column: pd.Series) -> pd.Series:
+    if column.dtype != TEXT_DTYPE and not isinstance(column.dtype, pd.StringDtype):
+        return column
+    values = pc.utf8_trim_whitespace(pa.array(column, type=pa.large_string()))
+    values = pc.if_else(pc.is_in(values, _strings(MISSING)), None, values)
+    present = values.drop_null()
+    if not len(present):
+        return pd.Series(float("nan"), index=column.index)
+    for kind in _candidates(present):
+        try:
+            cast = pc.cast(values, kind)
+        except pa.ArrowInvalid:
+            continue
+        return pd.Series(cast.to_pandas().to_numpy(), index=column.index)
+    return pd.Series(values.to_pandas().to_numpy(), index=column.index, dtype=TEXT_DTYPE)
+
+
+def _candidates(present: pa.Array) -> list[pa.DataType]:
+    if pc.any(pc.match_substring_regex(present, _CODE)).as_py():
+        return []
+    if pc.all(pc.is_in(pc.utf8_lower(present), _strings(_BOOLEANS))).as_py():
+        return [pa.bool_()]
+    return [pa.int64(), pa.float64(), pa.timestamp("ns"), pa.timestamp("ns", tz="UTC")]
+
+
+def _strings(words: tuple[str, ...]) -> pa.Array:
+    return pa.array(words, pa.large_string())
+
+
+# -- JSON: one object a line, or one array of objects ---------------------------------------------------
+
+
+class JsonRows(RowFile):
+    """A file of JSON objects; a key that an object lacks is a missing value."""
+
+    def __init__(self, path: Path):
+        if scan_text(path).empty:
+            raise InputError(f"{path}: the file is empty; check that this is the right file.")
+        self._path = path
+        self._n_rows = 0
+        columns: dict[str, None] = {}
+        for record in self._records():
+            columns.update(dict.fromkeys(record))
+            self._n_rows += 1
+        if not self._n_rows:
+            raise InputError(f"{path}: there are no rows; check that this is the right file.")
+        super().__init__(str(path), list(columns))
+
+    def count(self) -> int:
+        return self._n_rows
+
+    def batches(self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
+        """Parse line by line."""
+        wanted = list(self.columns if columns is None else columns)
+        records = self._records()
+        while part := list(islice(records, size)):
+            yield pd.DataFrame({name: [record.get(name) for record in part] for name in wanted})
+
+    def _records(self) -> Iterator[dict[str, Any]]:
+        with self._path.open(encoding="utf-8-sig") as file:
+            start = file.read(1)
+            while start.isspace():
+                start = file.read(1)
+            file.seek(0)
+            if start == "[":
+                yield from self._array(file.read())
+                return
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield self._record(self._parse(line, number), f"line {number}")
+
+    def _array(self, text: str) -> Iterator[dict[str, Any]]:
+        for number, value in enumerate(self._parse(text.strip(), 1), 1):
+            yield self._record(value, f"row {number}")
+
+    def _parse(self, text: str, line: int) -> Any:
+        try:
+            return json.loads(text.lstrip("\ufeff"), object_pairs_hook=self._object)
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{self._path}: line {line + error.lineno - 1} is not JSON ({error.msg} at character "
+                f"{error.colno}); write one object a line."
+            ) from None
+        except RecursionError:
+            raise InputError(
+                f"{self._path}: line {line} is nested too deeply; write one flat object."
+            ) from None
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        record = dict(pairs)
+        if len(record) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(
+                f"{self._path}: an object has the key {shorten(twice)} twice; rename or remove one of them."
+            )
+        return record
+
+    def _record(self, value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise InputError(
+                f"{self._path}: {where} holds {shorten(value)}, not an object; "
+                'write rows as {"column": value, ...}.'
+            )
+        return value

@@ -1,0 +1,229 @@
+"""From a problem to a fitted model and to the answer: encode, fit, predict every row of the target."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.exceptions import ConvergenceWarning
+
+from osls import __version__
+from osls._core.arrays import AnyArray
+from osls.app.files.reader import TEXT_COLUMN, rows_per_batch
+from osls.app.options import AdaptOptions
+from osls.app.output import AdaptAnswer
+from osls.app.predict import Adapted, tabulate
+from osls.app.tables.pictures import PictureEncoder
+from osls.app.tables.problem import Problem
+from osls.app.tables.table_encoder import TableEncoder
+from osls.pulse import PULSE
+
+__all__ = ["Fit", "fit_problem", "fit_quietly", "make_adapter"]
+
+_Encoder = TableEncoder | PictureEncoder
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit, the problem it was made for, and the features of the target rows it was made on."""
+
+    problem: Problem
+    adapted: Adapted
+    features: AnyArray
+    warnings: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+    def predictions(self) -> Iterator[pd.DataFrame]:
+        """Yield the predictions of all target rows in order.
+
+        Rows that were fitted on get their out-of-fold answers, the others those of the fitted model.
+        """
+        problem, adapted = self.problem, self.adapted
+        fitted = adapted.adapter.target_proba_
+        if not problem.is_sampled:
+            yield tabulate(fitted, adapted.classes, problem.ids)
+            return
+        for first, batch in _target_batches(problem, adapted.encoder):
+            start, stop = np.searchsorted(problem.sampled_rows, [first, first + len(batch)])
+            inside = problem.sampled_rows[start:stop] - first
+            rest = np.setdiff1d(np.arange(len(batch)), inside, assume_unique=True)
+            proba = np.empty((len(batch), len(adapted.classes)))
+            proba[inside] = fitted[start:stop]
+            proba[rest] = adapted.predict_proba(
+                batch.iloc[rest], name=problem.target.name, first_row=first + rest
+            )
+            yield tabulate(proba, adapted.classes, problem.ids.iloc[first : first + len(batch)])
+
+    def answer(self, command: str, *, every_row: bool) -> AdaptAnswer:
+        """Put the answer together, with every row of the target or with those that were fitted on."""
+        problem, adapted, model = self.problem, self.adapted, self.adapted.adapter
+        rows, features = problem.target_sample, self.features
+        if every_row:
+            predictions = pd.concat(list(self.predictions()), ignore_index=True)
+        else:
+            ids = problem.ids.iloc[problem.sampled_rows]
+            predictions = tabulate(model.target_proba_, adapted.classes, ids)
+        if every_row and problem.is_sampled:
+            rows, features = problem.target.read(problem.columns), _encode_all(problem, adapted.encoder)
+        return AdaptAnswer(
+            kind=adapted.kind,
+            classes=adapted.classes,
+            source_share=np.append(problem.class_counts / problem.n_source, 0.0),
+            target_share=model.target_marginal_,
+            interval=model.marginal_interval_,
+            level=model.level,
+            novelty_pvalue=getattr(model, "novelty_pvalue_", None),
+            predictions=predictions,
+            target_rows=rows,
+            source_rows=problem.source.assign(**{problem.label: problem.labels}),
+            features_target=features,
+            feature_names=tuple(adapted.encoder.feature_names_),
+            diagnostics=getattr(model, "diagnostics_", None),
+            warnings=self.warnings,
+            model=model,
+            command=command,
+            settings=self.settings,
+            adapted=adapted,
+        )
+
+
+def fit_problem(problem: Problem, options: AdaptOptions, say: Callable[[str], None]) -> Fit:
+    """Encode and fit. All rows are checked before anything is trained."""
+    started = time.perf_counter()
+    say("Encoding")
+    encoder, X, X_target = _encode(problem, options)
+    say("Fitting")
+    model = make_adapter(options, X, X.shape[0] + X_target.shape[0])
+    notes = fit_quietly(model, X, problem.labels, X_target)
+    settings = _settings(problem, options, encoder, time.perf_counter() - started)
+    adapted = Adapted(
+        encoder,
+        model,
+        tuple(map(str, model.classes_)),
+        "text" if encoder.kind_ == "text" else problem.kind,
+        problem.label,
+        tuple(problem.ids.columns),
+        {**settings, "source_share": (problem.class_counts / problem.n_source).tolist()},
+    )
+    return Fit(problem, adapted, X_target, (*problem.warnings, *encoder.warnings_, *notes), settings)
+
+
+# -- Rows to features -------------------------------------------------------------------------------
+
+
+def _encode(problem: Problem, options: AdaptOptions) -> tuple[_Encoder, AnyArray, AnyArray]:
+    """Return the fitted encoder and the features of both sides; check the rows that were not drawn, too."""
+    source, target = problem.source_name, problem.target.name
+    encoder: _Encoder
+    if problem.kind == "images":
+        encoder = PictureEncoder(images=options.images)
+    else:
+        encoder = TableEncoder(text=options.text, texts=[TEXT_COLUMN] if problem.kind == "text" else [])
+    encoder.fit(
+        problem.source,
+        problem.target_sample,
+        source_name=source,
+        target_name=target,
+        source_rows=problem.source_rows,
+        target_rows=problem.sampled_rows,
+    )
+    X = encoder.transform(problem.source, name=source, first_row=problem.source_rows)
+    X_target = encoder.transform(problem.target_sample, name=target, first_row=problem.sampled_rows)
+    if problem.is_sampled:
+        for first, batch in _target_batches(problem, encoder):
+            encoder.check(batch, name=target, first_row=first)
+    return encoder, X, X_target
+
+
+def _target_batches(problem: Problem, encoder: _Encoder) -> Iterator[tuple[int, pd.DataFrame]]:
+    """Yield the whole target in batches, each with the number of rows before it."""
+    first = 0
+    columns = encoder.used_columns
+    for batch in problem.target.batches(columns, rows_per_batch(len(columns))):
+        yield first, batch
+        first += len(batch)
+
+
+def _encode_all(problem: Problem, encoder: _Encoder) -> AnyArray:
+    name = problem.target.name
+    parts = [encoder.transform(batch, name=name) for _, batch in _target_batches(problem, encoder)]
+    if sparse.issparse(parts[0]):
+        return sparse.vstack(parts, format="csr")  # type: ignore[no-any-return]
+    return np.concatenate(parts)
+
+
+# -- The model --------------------------------------------------------------------------------------
+
+
+def make_adapter(options: AdaptOptions, X: Any, n_rows: int) -> PULSE:
+    """Return the adapter that the options ask for, unfitted."""
+    if isinstance(options.method, PULSE):
+        return clone(options.method)  # type: ignore[no-any-return]
+    parameters: dict[str, Any] = {
+        "recipe": "paper" if options.method == "pulse-paper" else "cross-fit",
+        "level": options.level,
+        "random_state": options.random_state,
+        "novel_label": options.novel_label,
+        "n_jobs": options.n_jobs,
+        "verbose": options.verbose,
+        **(_fast_parameters(X, n_rows, options.n_jobs) if options.fast else {}),
+        **options.parameters,
+    }
+    known = PULSE().get_params(deep=False)
+    for name in parameters:
+        if name not in known:
+            raise TypeError(f"adapt() has no argument {name!r}, and neither has PULSE.")
+    return PULSE(**parameters)
+
+
+def _fast_parameters(X: Any, n_rows: int, n_jobs: int | None) -> dict[str, Any]:
+    model: Any = ExtraTreesClassifier(50, min_samples_leaf=max(1, n_rows // 10_000), n_jobs=n_jobs)
+    if sparse.issparse(X):
+        model = "linear"
+    elif X.ndim == 4:
+        model = "convnet"
+    few = {"n_folds": 3, "rounds": 1, "n_bootstrap": 50}
+    steps = {"max_steps": 300} if model == "convnet" else {}
+    return {"source_classifier": model, "discriminator": model, **few, **steps}
+
+
+def fit_quietly(model: PULSE, X: AnyArray, y: AnyArray, X_target: AnyArray) -> list[str]:
+    """Fit and return what the model warned of; what other libraries warn of is passed on."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y, X_target=X_target)
+    notes = []
+    for each in caught:
+        if each.category is UserWarning:
+            notes.append(str(each.message))
+        elif not issubclass(each.category, ConvergenceWarning):
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    return list(dict.fromkeys(notes))
+
+
+def _settings(problem: Problem, options: AdaptOptions, encoder: _Encoder, seconds: float) -> dict[str, Any]:
+    packages = ("numpy", "scikit-learn", "torch", "pandas", "pyarrow")
+    return {
+        "method": options.method if isinstance(options.method, str) else repr(options.method),
+        "fast": options.fast,
+        "seed": options.random_state,
+        "seconds": round(seconds, 1),
+        "source": problem.source_name,
+        "target": problem.target.name,
+        "label": problem.label,
+        "n_source": problem.n_source,
+        "n_source_fitted": len(problem.labels),
+        "n_target": problem.n_target,
+        "n_target_fitted": len(problem.sampled_rows),
+        **({"text_column": encoder.text_columns[0]} if encoder.text_columns else {}),
+        "versions": {"osls": __version__, **{name: version(name) for name in packages}},
+    }

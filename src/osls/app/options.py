@@ -1,0 +1,175 @@
+"""The options of ``osls adapt`` and ``osls monitor``: defaults, checks, and the line that repeats a run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+if TYPE_CHECKING:
+    from osls.pulse import PULSE
+
+__all__ = [
+    "ALL_CORES",
+    "MIN_ROWS",
+    "AdaptOptions",
+    "Against",
+    "ImageMode",
+    "Method",
+    "MonitorOptions",
+    "TextMode",
+    "as_names",
+]
+
+Method = Literal["pulse", "pulse-paper"]
+TextMode = Literal["auto", "tfidf", "minilm"]
+ImageMode = Literal["auto", "efficientnet", "scratch"]
+Against = Literal["fit", "first"]
+
+# Fewer rows than this on either side are too few to fit on.
+MIN_ROWS = 20
+# The command uses all cores unless told otherwise; a call in Python uses one, as scikit-learn does.
+ALL_CORES = -1
+_LARGEST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class AdaptOptions:
+    """How to adapt; :func:`osls.adapt` says what each option means.
+
+    Attributes
+    ----------
+    parameters : mapping
+        Further parameters of :class:`osls.PULSE`.
+    """
+
+    label: str | None = None
+    id: tuple[str, ...] = ()
+    method: Method | PULSE = "pulse"
+    level: float = 0.95
+    random_state: int = 0
+    text: TextMode = "auto"
+    images: ImageMode = "auto"
+    ignore: tuple[str, ...] = ()
+    novel_label: str = "novel"
+    ignore_target_label: bool = False
+    allow_one_class: bool = False
+    fast: bool = False
+    # With this many rows the sampling error of a share is below 0.4 %; more rows cost time.
+    max_rows: int = 20_000
+    n_jobs: int | None = None
+    verbose: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, kind in (("level", Real), ("random_state", Integral), ("max_rows", Integral)):
+            _check_number(name, getattr(self, name), kind)
+        object.__setattr__(self, "level", float(self.level))
+        object.__setattr__(self, "random_state", int(self.random_state))
+        object.__setattr__(self, "max_rows", int(self.max_rows))
+        self._check_ranges()
+        self._check_choices()
+
+    def _check_ranges(self) -> None:
+        if not 0 < self.level < 1:
+            raise ValueError(f"level must lie between 0 and 1; got {self.level}.")
+        if not 0 <= self.random_state <= _LARGEST_SEED:
+            raise ValueError(f"the seed must lie between 0 and {_LARGEST_SEED}; got {self.random_state}.")
+        if self.max_rows < MIN_ROWS:
+            raise ValueError(f"max_rows must be at least {MIN_ROWS}; got {self.max_rows}.")
+        if self.n_jobs is not None:
+            _check_number("n_jobs", self.n_jobs, Integral)
+        if self.n_jobs == 0:
+            raise ValueError(f"n_jobs must not be 0; give a number of threads, or {ALL_CORES} for all cores.")
+
+    def _check_choices(self) -> None:
+        if self.method not in get_args(Method) and not hasattr(self.method, "fit"):
+            raise ValueError(
+                f"method must be 'pulse', 'pulse-paper' or a PULSE instance; got {self.method!r}."
+            )
+        if not isinstance(self.method, str) and self.parameters:
+            raise ValueError(
+                f"{next(iter(self.parameters))} has no effect if method is a PULSE instance; set it there."
+            )
+        for name, choices in (("text", get_args(TextMode)), ("images", get_args(ImageMode))):
+            if getattr(self, name) not in choices:
+                *others, last = map(repr, choices)
+                raise ValueError(
+                    f"{name} must be {', '.join(others)} or {last}; got {getattr(self, name)!r}."
+                )
+
+    def as_python(self) -> str:
+        """Return the call that repeats this: every option that is not the default."""
+        given = {**_changed(self, AdaptOptions()), **self.parameters}
+        given.pop("parameters", None)
+        words = [f"{name}={value!r}" for name, value in given.items()]
+        return f"osls.adapt({', '.join(['source', 'target', *words])})"
+
+    def as_command(self, source: Path, target: Path, out: Path) -> str:
+        """Return the command that repeats this: every option that is not the default.
+
+        ``verbose`` is left out, as the command shows progress wherever it writes to a terminal.
+        """
+        given = _changed(self, AdaptOptions(n_jobs=ALL_CORES))
+        given.pop("verbose", None)
+        if given.keys() & {"method", "parameters"} or self.n_jobs is None or self.n_jobs < ALL_CORES:
+            raise ValueError("the command has no such method, parameters or n_jobs; repeat it in Python.")
+        flags = {"random_state": "seed", "n_jobs": "jobs"}
+        options = {flags.get(name, name): value for name, value in given.items()}
+        return shlex.join(
+            ["osls", "adapt", *_flags({"source": source, "target": target, "out": out, **options})]
+        )
+
+
+@dataclass(frozen=True)
+class MonitorOptions:
+    """How to monitor; see ``osls monitor --help``."""
+
+    model: Path
+    batches: tuple[Path, ...] = ()
+    watch: Path | None = None
+    every: float = 10.0
+    state: Path = Path("monitor.json")
+    out: Path = Path("timeline.html")
+    against: Against = "fit"
+    level: float = 0.95
+    seed: int = 0
+
+    def as_command(self) -> str:
+        """Return the command that continues this, with the files that it keeps."""
+        given = _changed(self, MonitorOptions(self.model, self.batches))
+        given |= {"state": self.state, "out": self.out}
+        return shlex.join(["osls", "monitor", str(self.model), *map(str, self.batches), *_flags(given)])
+
+
+def as_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return one name, several or none as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(names or ())
+
+
+def _check_number(name: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        what = "a whole number" if kind is Integral else "a number"
+        raise ValueError(f"{name} must be {what}; got {value!r}.")
+
+
+def _changed(options: Any, defaults: Any) -> dict[str, Any]:
+    """Return the options that differ from the defaults, by name."""
+    values = {each.name: getattr(options, each.name) for each in fields(options)}
+    return {name: value for name, value in values.items() if value != getattr(defaults, name)}
+
+
+def _flags(options: Mapping[str, Any]) -> Iterator[str]:
+    """Write options as words of a command line; an option with several values is repeated."""
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        for each in value if isinstance(value, tuple) else (value,):
+            if each is True:
+                yield flag
+            elif str(each).startswith("-"):  # would look like an option of its own
+                yield f"{flag}={each}"
+            else:
+                yield from (flag, str(each))

@@ -1,0 +1,93 @@
+"""What ``osls.adapt`` returns, and the folder that it is written to: predictions, mix, report and model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+
+from osls.app.answer import Answer
+from osls.app.files.staging import check_destination, staged_folder
+from osls.app.predict import Adapted, write_predictions
+from osls.app.report.adaptation import render_report
+from osls.app.report.wording import headline
+from osls.persist import save
+
+__all__ = ["AdaptAnswer", "write_folder"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptAnswer(Answer):
+    """An answer that can be read as a sentence, shown in a notebook and written to a folder.
+
+    Attributes
+    ----------
+    adapted : Adapted
+        The fitted adapter with what turns rows into its features; this is what :meth:`write` saves.
+    """
+
+    adapted: Adapted
+
+    def summary(self) -> str:
+        """The answer in a sentence or two."""
+        return str(headline(self)).replace("\u00a0", " ")
+
+    def write(self, out: str | Path, *, overwrite: bool = False) -> None:
+        """Write predictions (Parquet and CSV), ``mix.json``, ``report.html`` and ``model/`` into a folder."""
+        write_folder(self, Path(out), [self.predictions], overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        """Show the sentence and the mix in a notebook."""
+        heading = ("class", "in the labels", "in the new data", f"{100 * self.level:g} % interval")
+        rows = [
+            (name, f"{100 * before:.1f} %", f"{100 * now:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %")
+            for name, before, now, (low, high) in zip(
+                self.classes, self.source_share, self.target_share, self.interval, strict=True
+            )
+        ]
+        head = "".join(f"<th>{escape(name)}</th>" for name in heading)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(value)}</td>' for value in row)}</tr>" for row in rows)
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.warnings)
+        return (
+            f"<p>{escape(self.summary())}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            + (f"<ul>{notes}</ul>" if notes else "")
+        )
+
+
+def write_folder(
+    answer: AdaptAnswer,
+    out: Path,
+    predictions: Iterable[pd.DataFrame],
+    *,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda step: None,
+) -> AdaptAnswer:
+    """Write an answer and return it with the number of rows predicted for each class.
+
+    Parameters
+    ----------
+    answer : AdaptAnswer
+        What to write.
+    out : Path
+        The folder to make.
+    predictions : iterable of DataFrame
+        Predictions of the whole target, of which the answer may hold only a sample.
+    overwrite : bool
+        Replace an earlier run.
+    say : callable
+        Told what is being done.
+    """
+    check_destination(out, overwrite=overwrite)
+    with staged_folder(out) as folder:
+        say("Predicting")
+        counts = write_predictions(predictions, folder / "predictions.parquet", folder / "predictions.csv")
+        answer = replace(answer, settings={**answer.settings, "predicted_counts": dict(counts)})
+        (folder / "mix.json").write_text(answer.to_json() + "\n", encoding="utf-8")
+        say("Writing the report")
+        (folder / "report.html").write_text(render_report(answer), encoding="utf-8")
+        say("Saving the model")
+        save(answer.adapted, folder / "model")
+    return answer

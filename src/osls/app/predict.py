@@ -1,0 +1,190 @@
+"""A fitted model with what turns rows into its features; ``osls predict`` applies one to more rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from osls._core.arrays import Floats, Ints
+from osls._core.saving import saveable
+from osls.app.files.errors import InputError
+from osls.app.files.folders import FolderRows
+from osls.app.files.opening import open_rows
+from osls.app.files.reader import FILE_COLUMN, TEXT_DTYPE, Kind, RowFile, rows_per_batch
+from osls.app.files.staging import staged_file
+from osls.app.tables.pictures import PictureEncoder
+from osls.app.tables.table_encoder import TableEncoder
+from osls.persist import load
+from osls.pulse import PULSE
+
+__all__ = ["Adapted", "load_adapted", "open_batches", "run_predict", "tabulate", "write_predictions"]
+
+_SUFFIXES = (".parquet", ".csv")
+
+
+@saveable
+@dataclass(frozen=True)
+class Adapted:
+    """A fitted adapter with what turns rows into its features: rows in, answers out.
+
+    Attributes
+    ----------
+    encoder : TableEncoder or PictureEncoder
+        Rows to features.
+    adapter : PULSE
+        Features to probabilities.
+    classes : tuple of str
+        The known classes, then the name of the novel one.
+    kind : {"table", "text", "images"}
+        What a row is.
+    label : str
+        The column that held the labels.
+    ids : tuple of str
+        Columns to carry through if the rows have them.
+    metadata : mapping
+        Where it comes from: names, sizes, seed, versions, the mix of the source.
+    """
+
+    encoder: TableEncoder | PictureEncoder
+    adapter: PULSE
+    classes: tuple[str, ...]
+    kind: Kind
+    label: str
+    ids: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def predict(
+        self, rows: pd.DataFrame, *, name: str = "the rows", first_row: int | Ints = 0
+    ) -> pd.DataFrame:
+        """Return the id columns, ``predicted``, ``novel`` and ``p_<class>`` of new rows."""
+        proba = self.predict_proba(rows, name=name, first_row=first_row)
+        return tabulate(proba, self.classes, rows[[column for column in self.ids if column in rows.columns]])
+
+    def predict_proba(
+        self, rows: pd.DataFrame, *, name: str = "the rows", first_row: int | Ints = 0
+    ) -> Floats:
+        """Return probabilities of ``classes``."""
+        if not len(rows):
+            return np.zeros((0, len(self.classes)))
+        return self.adapter.predict_proba(self.encoder.transform(rows, name=name, first_row=first_row))
+
+
+def tabulate(proba: Floats, classes: Sequence[str], ids: pd.DataFrame) -> pd.DataFrame:
+    """Return probabilities as the columns that people and programs read."""
+    predicted = np.asarray(classes, dtype=object)[proba.argmax(axis=1)]
+    answers = {"predicted": pd.Series(predicted, dtype=TEXT_DTYPE), "novel": proba[:, -1].astype(np.float32)}
+    shares = {f"p_{name}": proba[:, j].astype(np.float32) for j, name in enumerate(classes[:-1])}
+    return pd.concat([ids.reset_index(drop=True), pd.DataFrame({**answers, **shares})], axis=1)
+
+
+def load_adapted(model: Path) -> Adapted:
+    """Load what ``osls adapt`` saved."""
+    if not model.is_dir():
+        raise InputError(f"{model}: no such folder; give the folder 'model' that osls adapt wrote.")
+    loaded = load(model)
+    if not isinstance(loaded, Adapted):
+        raise InputError(
+            f"{model}: holds a {type(loaded).__name__} without the columns it was fitted on; "
+            "give the folder 'model' that osls adapt wrote."
+        )
+    return loaded
+
+
+def open_batches(adapted: Adapted, path: Path) -> tuple[RowFile, Iterator[tuple[int, pd.DataFrame]]]:
+    """Open a file for a model: its reader, and the columns that the model needs in batches.
+
+    With each batch comes the number of rows before it, for messages.
+    """
+    rows = open_rows(path)
+    if isinstance(rows, FolderRows):
+        rows.drop_classes()
+    wanted = set(adapted.encoder.used_columns)
+    columns = [column for column in rows.columns if column in wanted]
+
+    def numbered() -> Iterator[tuple[int, pd.DataFrame]]:
+        first = 0
+        for batch in rows.batches(columns or None, rows_per_batch(len(columns))):
+            yield first, batch
+            first += len(batch)
+
+    return rows, numbered()
+
+
+def run_predict(model: Path, rows: Path, out: Path, *, overwrite: bool = False) -> None:
+    """Predict every row of a file, batch by batch, and print how many of each class there are."""
+    if out.suffix.lower() not in _SUFFIXES:
+        raise InputError(f"{out}: predictions are written as {' or '.join(_SUFFIXES)}; change the extension.")
+    adapted = load_adapted(model)
+    data, batches = open_batches(adapted, rows)
+    with staged_file(out, overwrite=overwrite) as draft:
+        counts = write_predictions(_predict_batches(adapted, data, batches), draft)
+    _print_counts(adapted, counts, out)
+
+
+def _predict_batches(
+    adapted: Adapted, rows: RowFile, batches: Iterator[tuple[int, pd.DataFrame]]
+) -> Iterator[pd.DataFrame]:
+    """Yield the predictions in order. The ids are read at once, so that all batches have the same types."""
+    ids = [column for column in adapted.ids if column in rows.columns]
+    carried = rows.read(ids) if ids else None
+    for first, batch in batches:
+        predictions = adapted.predict(batch, name=rows.name, first_row=first)
+        if carried is not None:
+            part = carried.iloc[first : first + len(batch)].reset_index(drop=True)
+            predictions = part.join(predictions.drop(columns=[FILE_COLUMN, *ids], errors="ignore"))
+        yield predictions
+
+
+def write_predictions(batches: Iterable[pd.DataFrame], *paths: Path) -> Counter[str]:
+    """Write the same rows to every path, by its extension (.csv or Parquet), and count the predicted classes.
+
+    The types of the columns are those of the first batch.
+    """
+    counts: Counter[str] = Counter()
+    writers: list[pq.ParquetWriter | arrow_csv.CSVWriter] = []
+    schema: pa.Schema | None = None
+    try:
+        for frame in batches:
+            table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+            table = table.replace_schema_metadata(None)
+            if schema is None:
+                schema = table.schema
+                writers = [_open_writer(path, schema) for path in paths]
+            for writer in writers:
+                writer.write_table(table)
+            counts.update(frame["predicted"].value_counts().to_dict())
+    finally:
+        for writer in writers:
+            writer.close()
+    return counts
+
+
+def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter | arrow_csv.CSVWriter:
+    if path.suffix.lower() == ".csv":
+        return arrow_csv.CSVWriter(path, schema)
+    return pq.ParquetWriter(path, schema)
+
+
+def _print_counts(adapted: Adapted, counts: Counter[str], out: Path) -> None:
+    screen = Console()
+    total = sum(counts.values())
+    for name in adapted.classes:
+        share = 100 * counts[name] / total
+        screen.print(f"{counts[name]:>10,}  {share:5.1f} %  {name}", markup=False, highlight=False)
+    screen.print(
+        f"{total:,} rows predicted, in {out}. These are counts of predictions under the mix that the model "
+        "was adapted to; for a new mix, run osls adapt or osls monitor.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
