@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import jsonschema
 import numpy as np
 import pandas as pd
 import polars
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from rich.console import Console
 from scipy import sparse
@@ -26,6 +31,7 @@ from osls.app.adapt import adapt, print_answer
 from osls.app.answer import Answer, mix_schema
 from osls.app.cli import app
 from osls.app.files import InputError, read_table
+from osls.app.options import ALL_CORES, MIN_ROWS, AdaptOptions, MonitorOptions
 from osls.app.output import AdaptAnswer
 from osls.app.predict import Adapted
 from osls.app.tables.pictures import PictureEncoder
@@ -205,6 +211,12 @@ def test_the_targets_label_is_not_looked_at():
         ({"text": "bert"}, ValueError, "text"),
         ({"images": "vit"}, ValueError, "images"),
         ({"n_fold": 3}, TypeError, "n_fold"),
+        ({"max_rows": 19}, ValueError, "max_rows must be at least 20"),
+        ({"max_rows": 50.5}, ValueError, "max_rows must be a whole number"),
+        ({"random_state": -1}, ValueError, "seed must lie between 0"),
+        ({"random_state": None}, ValueError, "random_state must be a whole number"),
+        ({"n_jobs": 0}, ValueError, "n_jobs must not be 0"),
+        ({"method": PULSE(), "rounds": 2}, ValueError, "rounds has no effect"),
     ],
 )
 def test_wrong_arguments(arguments, error, message):
@@ -224,6 +236,106 @@ def test_another_method_and_its_own_names():
     assert found.classes == ("cold", "flu", "new")
     assert found.level == 0.8
     assert not hasattr(model, "classes_")
+
+
+# -- The line that repeats a run --------------------------------------------------------------------
+
+# What a shell can pass on: no NUL, and nothing that is not UTF-8.
+NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=12)
+BOTH = {
+    "label": st.none() | NAMES,
+    "id": st.lists(NAMES, max_size=3).map(tuple),
+    "level": st.floats(0.001, 0.999),
+    "random_state": st.integers(0, 2**32 - 1),
+    "text": st.sampled_from(["auto", "tfidf", "minilm"]),
+    "images": st.sampled_from(["auto", "efficientnet", "scratch"]),
+    "ignore": st.lists(NAMES, max_size=3).map(tuple),
+    "novel_label": NAMES,
+    "ignore_target_label": st.booleans(),
+    "allow_one_class": st.booleans(),
+    "fast": st.booleans(),
+    "max_rows": st.integers(MIN_ROWS, 10**9),
+}
+IN_PYTHON = {
+    **BOTH,
+    "method": st.sampled_from(["pulse", "pulse-paper"]),
+    "n_jobs": st.none() | st.integers(1, 64) | st.integers(-8, -1),
+    "verbose": st.booleans(),
+    "parameters": st.dictionaries(
+        st.sampled_from(["n_folds", "rounds", "max_steps", "shift", "temperature"]),
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | NAMES,
+    ),
+}
+ON_THE_COMMAND_LINE = {**BOTH, "n_jobs": st.just(ALL_CORES) | st.integers(1, 64)}
+PATHS = st.lists(NAMES.filter(bool).map(Path), min_size=3, max_size=3)
+
+
+class Asked(Exception):  # noqa: N818  # a way out, not an error
+    """Raised in place of reading and fitting, with what was asked for."""
+
+
+def asked(*given, **more):
+    raise Asked(*given, *more.values())
+
+
+@settings(deadline=None)
+@given(st.builds(AdaptOptions, **IN_PYTHON))
+def test_the_call_says_every_option(options):
+    line = options.as_python()
+    call = ast.parse(line, mode="eval").body
+    assert [word.id for word in call.args] == ["source", "target"]
+    arguments = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+    with patch("osls.app.adapt.fit_rows", asked), pytest.raises(Asked) as caught:
+        adapt("source", "target", **arguments)
+    assert caught.value.args == ("source", "target", options)
+
+
+@settings(deadline=None)
+@given(st.builds(AdaptOptions, **ON_THE_COMMAND_LINE), PATHS)
+def test_the_command_says_every_option(options, paths):
+    name, *words = shlex.split(options.as_command(*paths))
+    assert name == "osls"
+    with patch("osls.app.adapt.run_adapt", asked):
+        result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, Asked), result.output
+    assert result.exception.args == (*paths, options, False)
+
+
+@settings(deadline=None)
+@given(
+    st.builds(
+        MonitorOptions,
+        model=NAMES.filter(bool).map(Path),
+        batches=st.lists(NAMES.filter(lambda name: name and name[0] != "-").map(Path), max_size=2).map(tuple),
+        watch=st.none() | NAMES.filter(bool).map(Path),
+        every=st.floats(0.1, 100),
+        state=NAMES.filter(bool).map(Path),
+        out=NAMES.filter(bool).map(Path),
+        against=st.sampled_from(["fit", "first"]),
+        level=st.floats(0.001, 0.999),
+        seed=st.integers(0, 2**32 - 1),
+    ).filter(lambda options: not str(options.model).startswith("-"))
+)
+def test_the_command_of_a_monitor_says_every_option(options):
+    with patch("osls.app.watch.run_monitor", asked):
+        result = CliRunner().invoke(app, shlex.split(options.as_command())[1:])
+    assert isinstance(result.exception, Asked), result.output
+    assert result.exception.args == (options,)
+
+
+def test_defaults_are_not_said():
+    assert AdaptOptions().as_python() == "osls.adapt(source, target)"
+    paths = Path("old.csv"), Path("new.csv"), Path("run")
+    line = AdaptOptions(label="a b", n_jobs=ALL_CORES).as_command(*paths)
+    assert line == "osls adapt --source old.csv --target new.csv --out run --label 'a b'"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"method": "pulse-paper"}, {"n_jobs": -2}, {"parameters": {"rounds": 2}}]
+)
+def test_what_the_command_cannot_say(changes):
+    with pytest.raises(ValueError, match="repeat it in Python"):
+        AdaptOptions(**{"n_jobs": ALL_CORES, **changes}).as_command(Path("a"), Path("b"), Path("c"))
 
 
 # -- Folders ----------------------------------------------------------------------------------------
@@ -248,6 +360,7 @@ def paint(folder: Path, n: int) -> None:
 
 
 def test_pictures_by_the_frozen_encoder(tmp_path):
+    pytest.importorskip("efficientnet_lite_pytorch")
     paint(tmp_path, 40)
     linear = {**QUICK, "source_classifier": "linear", "discriminator": "linear"}
     found = adapt(tmp_path / "source", tmp_path / "target", **linear)

