@@ -7,17 +7,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 from rich.console import Console
 from rich.table import Table
 from sklearn.datasets import load_digits
 
 from osls import __version__
 from osls._core.arrays import Floats
+from osls._core.extras import require
 from osls.app.answer import Answer
 from osls.app.predict import tabulate
 from osls.app.report.adaptation import Truth, render_report
@@ -36,9 +37,9 @@ def run_demo(out: Path, seed: int) -> None:
     X, y = load_digits(return_X_y=True)
     novel = np.random.RandomState(seed).choice(10, size=2, replace=False)
     problem = simulate_osls(X, y, novel=novel.tolist(), random_state=seed)
-    names = " or ".join(str(digit) for digit in sorted(novel.tolist()))
+    first, second = sorted(novel.tolist())
     console.print(
-        f"{len(problem.y_source)} labelled digits without any {names}, "
+        f"{len(problem.y_source)} labelled digits without any {first} or {second}, "
         f"{len(problem.y_target)} unlabelled ones with them."
     )
     started = time.perf_counter()
@@ -47,9 +48,11 @@ def run_demo(out: Path, seed: int) -> None:
     source_only = SourceOnly(random_state=seed).fit(**problem.training_data())
     pulse = accuracy(problem.y_target, model.target_labels_, problem.novel_label)
     source = accuracy(problem.y_target, source_only.target_labels_, problem.novel_label)
-    truth = Truth(problem.target_marginal, f"every {names}", pulse.all, pulse.novel, source.all)
-    with _pictures(problem.X_target) as files:
-        answer = _answer(problem, model, files, seed, seconds)
+    truth = Truth(
+        problem.target_marginal, f"the digits {first} and {second}", pulse.all, pulse.novel, source.all
+    )
+    with _rows(problem.X_target) as rows:
+        answer = _answer(problem, model, rows, seed, seconds)
         console.print(_mix_table(answer, truth))
         console.print(
             f"accuracy: {pulse.all:.3f} with PULSE ({pulse.novel:.3f} of the novel digits found), "
@@ -60,29 +63,36 @@ def run_demo(out: Path, seed: int) -> None:
 
 
 @contextmanager
-def _pictures(X: Floats) -> Iterator[list[str]]:
-    """Write digits as picture files, which the report embeds; they are deleted with the block."""
+def _rows(X: Floats) -> Iterator[pd.DataFrame]:
+    """Write digits as picture files, which the report embeds; they are deleted with the block.
+
+    Without Pillow, which can be left out of an installation, the report shows the pixels as a table.
+    """
+    if find_spec("PIL") is None:
+        yield pd.DataFrame(X, columns=[f"pixel {i + 1}" for i in range(X.shape[1])])
+        return
+    Image = require("PIL.Image", extra="images")
     with tempfile.TemporaryDirectory() as folder:
         files = [str(Path(folder) / f"digit {i + 1}.png") for i in range(len(X))]
         for file, pixels in zip(files, X, strict=True):
             Image.fromarray((255 - 255 * pixels.reshape(8, 8) / 16).astype(np.uint8)).save(file)
-        yield files
+        yield pd.DataFrame({"file": files})
 
 
-def _answer(problem: OSLSProblem, model: PULSE, files: list[str], seed: int, seconds: float) -> Answer:
+def _answer(problem: OSLSProblem, model: PULSE, rows: pd.DataFrame, seed: int, seconds: float) -> Answer:
     """The fit as `osls adapt` would report it."""
     classes = (*map(str, problem.classes), "novel")
     versions = {name: version(name) for name in ("numpy", "scikit-learn", "torch")}
     return Answer(
-        kind="images",
+        kind="images" if "file" in rows else "table",
         classes=classes,
         source_share=np.append(problem.source_marginal, 0.0),
         target_share=model.target_marginal_,
         interval=model.marginal_interval_,
         level=model.level,
         novelty_pvalue=model.novelty_pvalue_,
-        predictions=tabulate(model.target_proba_, classes, pd.DataFrame(index=range(len(files)))),
-        target_rows=pd.DataFrame({"file": files}),
+        predictions=tabulate(model.target_proba_, classes, pd.DataFrame(index=rows.index)),
+        target_rows=rows,
         source_rows=pd.DataFrame({"label": problem.y_source}),
         features_target=problem.X_target,
         feature_names=(),

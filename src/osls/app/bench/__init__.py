@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from osls._core.extras import require
+
 __all__ = ["app"]
 
 app = typer.Typer(help="Compare methods on random draws.", add_completion=False)
@@ -23,10 +25,12 @@ _Results = Annotated[
 @contextmanager
 def _actions() -> Iterator[ModuleType]:
     """Yield the module that does the work; wrong input ends in a message and the exit status 2."""
-    # Imported here because it loads torch, which takes seconds; --help must not wait for that.
-    from osls.app.bench import actions
-
     try:
+        for package in ("psutil", "pydantic", "yaml"):
+            require(package, extra="bench")
+        # Imported here because it loads torch, which takes seconds; --help must not wait for that.
+        from osls.app.bench import actions
+
         yield actions
     except (ValueError, OSError, ImportError) as error:
         for line in str(error).splitlines():

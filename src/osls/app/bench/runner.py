@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -120,30 +120,22 @@ def run_all(
     holds the rows that were there when the runs were chosen: a row that is not among them was written by
     another process since.
     """
-    _Queue(runs, store, workers, before, progress, execute).work()
+    _Queue(deque(runs), store, list(workers), before, progress, execute).work()
 
 
+@dataclass
 class _Queue:
     """Runs that wait, run here, or are run by other processes."""
 
-    def __init__(
-        self,
-        runs: list[Run],
-        store: Store,
-        workers: list[Worker],
-        before: Mapping[str, Row],
-        progress: Progress,
-        execute: Execute,
-    ):
-        self.store = store
-        self.before = before
-        self.progress = progress
-        self.execute = execute
-        self.waiting = deque(runs)
-        self.elsewhere: deque[Run] = deque()
-        self.idle = list(workers)
-        self.running: dict[Future[Row], tuple[Run, Worker]] = {}
-        self.claims: dict[str, Claim] = {}
+    waiting: deque[Run]
+    store: Store
+    idle: list[Worker]
+    before: Mapping[str, Row]
+    progress: Progress
+    execute: Execute
+    elsewhere: deque[Run] = field(default_factory=deque)
+    running: dict[Future[Row], tuple[Run, Worker]] = field(default_factory=dict)
+    claims: dict[str, Claim] = field(default_factory=dict)
 
     def work(self) -> None:
         """Work until nothing is left, here or elsewhere; claims are released even after an error."""

@@ -40,50 +40,22 @@ _CLOCK_SLACK = 5.0
 
 Row = dict[str, Any]
 
-# Column -> Arrow type. "config", "versions", "hardware", "warnings" and "history" are JSON texts.
-COLUMNS = {
-    "key": "string",
-    "study": "string",
-    "data": "string",
-    "setting": "string",
-    "method": "string",
-    "draw": "int64",
-    "seed": "int64",
-    "paper": "string",
-    "config": "string",
-    "started": "string",
-    "seconds": "float64",
-    "cpu_seconds": "float64",
-    "peak_memory_mb": "float64",
-    "threads": "int64",
-    "n_source": "int64",
-    "n_target": "int64",
-    "n_test": "int64",
-    "k": "int64",
-    "novel_true": "float64",
-    "novel_estimate": "float64",
-    "novel_low": "float64",
-    "novel_high": "float64",
-    "novel_covered": "bool",
-    "novelty_pvalue": "float64",
-    "verdict": "string",
-    "acc_all": "float64",
-    "acc_seen": "float64",
-    "acc_novel": "float64",
-    "mpe_seen": "float64",
-    "mpe_novel": "float64",
-    "test_acc_all": "float64",
-    "test_acc_seen": "float64",
-    "test_acc_novel": "float64",
-    "best_threshold": "float64",
-    "acc_best_threshold": "float64",
-    "error": "string",
-    "traceback": "string",
-    "warnings": "string",
-    "versions": "string",
-    "hardware": "string",
-    "history": "string",
-}
+# Columns in order, by Arrow type. "config", "versions", "hardware", "warnings" and "history" are JSON texts.
+_COLUMNS = (
+    ("string", "key study data setting method"),
+    ("int64", "draw seed"),
+    ("string", "paper config started"),
+    ("float64", "seconds cpu_seconds peak_memory_mb"),
+    ("int64", "threads n_source n_target n_test k"),
+    ("float64", "novel_true novel_estimate novel_low novel_high"),
+    ("bool", "novel_covered"),
+    ("float64", "novelty_pvalue"),
+    ("string", "verdict"),
+    ("float64", "acc_all acc_seen acc_novel mpe_seen mpe_novel"),
+    ("float64", "test_acc_all test_acc_seen test_acc_novel best_threshold acc_best_threshold"),
+    ("string", "error traceback warnings versions hardware history"),
+)
+COLUMNS = {name: kind for kind, names in _COLUMNS for name in names.split()}
 
 
 class Store:
@@ -234,7 +206,12 @@ class Claim:
 
     def _create(self) -> bool:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        owner = {"token": self.token, "machine": _machine(), "pid": os.getpid(), "since": _since()}
+        owner = {
+            "token": self.token,
+            "machine": _machine(),
+            "pid": os.getpid(),
+            "since": psutil.Process().create_time(),
+        }
         draft = self.path.with_name(f".{self.token}")
         try:
             draft.write_text(json.dumps(owner))
@@ -271,10 +248,6 @@ def _owner(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, json.JSONDecodeError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _since() -> float:
-    return float(psutil.Process().create_time())
 
 
 @cache

@@ -29,15 +29,9 @@ __all__ = [
     "runs_of",
 ]
 
-# The paper's tables, as the first column of paper.csv names them.
-TABLES = {
-    "main": "Table 1 and the full results of the appendix",
-    "novel-fraction": "the ablation of the novel class's prevalence",
-    "pu": "the ablation of the PU method",
-    "pre-training": "contrastive pre-training",
-    "osda": "the investigation into open set adaptation (section E.5)",
-    "age": "age prediction on UTKFace",
-}
+# The paper's tables, as the first column of paper.csv names them: Table 1 with the appendix's full results,
+# the ablations of novel share and PU method, pre-training, open set adaptation (section E.5), age prediction.
+TABLES = ("main", "novel-fraction", "pu", "pre-training", "osda", "age")
 # The paper's names of methods, where they differ from ours.
 _PAPER_NAMES = {"pulse-paper": "pulse"}
 

@@ -233,21 +233,7 @@ def _mix(answer: Answer, truth: Truth | None) -> dict[str, Any]:
         "chart": share_chart(title, [rows[j] for j in drawn]),
         "drawn": len(drawn),
         "left_out": len(rows) - len(drawn),
-        "rows": [_mix_row(row) for row in rows],
-    }
-
-
-def _mix_row(row: ShareRow) -> dict[str, Any]:
-    change = row.now - row.before
-    return {
-        **vars(row),
-        "before_words": percent(row.before),
-        "now_words": percent(row.now),
-        "truth_words": None if row.truth is None else percent(row.truth),
-        "range_words": percent_range(row.low, row.high),
-        "width": row.high - row.low,
-        "change": change,
-        "change_words": f"{100 * change:+.1f}",
+        "rows": [{**vars(row), "interval": percent_range(row.low, row.high)} for row in rows],
     }
 
 

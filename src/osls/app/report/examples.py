@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
 
 from osls._core.arrays import Ints
+from osls._core.extras import require
 from osls.app.answer import Answer
 from osls.app.report.traits import data_columns, id_columns, text_column, without_header
 from osls.app.report.wording import number, percent, shown
@@ -137,6 +137,7 @@ def thumbnail_uri(path: Path, *, side: int = 112, quality: int = 72) -> str | No
     A picture that is missing, broken or suspiciously large does not stop a report. Metadata, which may say
     where and by whom a photograph was taken, is not copied.
     """
+    Image, ImageOps = (require(f"PIL.{name}", extra="images") for name in ("Image", "ImageOps"))
     try:
         with warnings.catch_warnings():
             # Pillow warns of decompression bombs before it refuses them.

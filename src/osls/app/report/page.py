@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from osls import __version__
 from osls._core.writing import draft_of
+from osls.app.report.wording import percent
 
 __all__ = ["render_page", "write_atomically"]
 
@@ -50,6 +51,7 @@ def render_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["percent"] = percent
     return environment.get_template(template).render(
         version=__version__,
         sections=sections,
