@@ -15,8 +15,9 @@ from sklearn.base import clone
 import osls.mixture
 from conftest import ESTIMATORS, keep_two_thirds_at_the_top
 from osls.mixture import BBE, DEDPUL, ElkanNoto, MixtureEstimator, Regroup, Subsample
-from osls.mixture.bootstrap import Scores, bootstrap_interval, thin
+from osls.mixture.bootstrap import bootstrap_interval, thin
 from osls.mixture.dedpul import em_share
+from osls.mixture.sample import Sample
 from osls.testing import mixture_checks
 from osls.testing.problems import calibrated_scores
 
@@ -82,9 +83,9 @@ class TestInterval:
             low, high = ElkanNoto().fit(*betas(0, size, size, 0.5)).interval(n_boot=100)
             widths.append(high - low)
         assert widths[1] / widths[0] == pytest.approx(0.25, rel=0.3)
-        kept = thin(np.arange(40_000.0), np.arange(20_000.0), None)
-        assert (len(kept.positive), len(kept.unlabeled)) == (10_000, 10_000)
-        assert kept.shrink == pytest.approx(np.sqrt(0.5))
+        positive, unlabeled, shrink = thin(Sample(np.arange(40_000.0)), Sample(np.arange(20_000.0)))
+        assert (positive.n, unlabeled.n) == (10_000, 10_000)
+        assert shrink == pytest.approx(np.sqrt(0.5))
 
     def test_later_changes_to_the_scores_do_not_reach_it(self):
         positive, unlabeled = betas(0, 100, 100, 0.5)
@@ -96,7 +97,7 @@ class TestInterval:
     @pytest.mark.parametrize(("options", "message"), [({"level": 1}, "level"), ({"n_boot": 0}, "n_boot")])
     def test_bad_options_are_named(self, options, message):
         with pytest.raises(ValueError, match=message):
-            bootstrap_interval(lambda p, u, w: 0.5, Scores(np.ones(2), np.ones(2), None), 0.5, **options)
+            bootstrap_interval(lambda p, u: 0.5, (Sample(np.ones(2)), Sample(np.ones(2))), 0.5, **options)
 
 
 class TestDEDPUL:

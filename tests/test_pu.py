@@ -263,7 +263,7 @@ class TestClassifier:
 
     def test_any_mixture_estimator(self):
         class Half(BBE):
-            def _fit(self, positive, unlabeled, weight):
+            def _fit(self, positive, unlabeled):
                 self.alpha_ = 0.5
 
         P, U, _ = separable()
@@ -284,7 +284,7 @@ class TestClassifier:
 
     def test_alpha_of_one_calls_every_row_positive(self):
         class One(BBE):
-            def _fit(self, positive, unlabeled, weight):
+            def _fit(self, positive, unlabeled):
                 self.alpha_ = 1.0
 
         P, U, _ = separable()
@@ -343,17 +343,17 @@ class TestBadInput:
 
     @pytest.mark.parametrize("alpha", [0, 1, -0.5, 2])
     def test_prevalence(self, alpha):
-        self.refuse("prevalence must lie strictly between 0 and 1", prevalence=alpha)
+        self.refuse(r"prevalence must lie in \(0, 1\)", prevalence=alpha)
 
     def test_fewer_rows_than_folds(self):
         self.refuse("n_folds=4 needs .* got 3 and 40", self.P[:3], self.U, n_folds=4)
         self.refuse("n_folds must be at least 2", n_folds=1)
 
     def test_parameters(self):
-        self.refuse("objective must be one of .*; got 'nnpv'", objective="nnpv")
+        self.refuse("objective must be .*; got 'nnpv'. Did you mean 'nnpu'", objective="nnpv")
         self.refuse("rounds must be at least 1", rounds=0)
         self.refuse("max_steps must be at least 1", max_steps=0)
-        self.refuse("penalty must not be negative", penalty=-1)
+        self.refuse("penalty must be at least 0", penalty=-1)
         self.refuse("objective='nnpu' is minimised by gradient descent", objective="nnpu")
 
 

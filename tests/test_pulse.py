@@ -90,7 +90,7 @@ def test_extreme_shares(share):
     p = simulate_osls(*blobs(sizes=(300, 300, 9)), novel=[2], test_size=0, random_state=0)
 
     class Given(BBE):
-        def _fit(self, positive, unlabeled, weight):
+        def _fit(self, positive, unlabeled):
             self.alpha_ = 1 - share
 
     model = trees(novel_level=1.0, mixture=Given()).fit(**p.training_data())
@@ -173,7 +173,7 @@ def test_fitted_source_classifier_is_used_as_it_is(problem):
     given = LogisticRegression().fit(problem.X_source[:n], problem.y_source[:n])
     model = PULSE(source_classifier=given, discriminator=FOREST, random_state=0)
     model.fit(problem.X_source[n:], problem.y_source[n:], X_target=problem.X_target)
-    assert model._classifier.predictor.estimator is given
+    assert model._predictor.classifier.predictor.estimator is given
     assert np.mean(model.target_labels_ == problem.y_target) > 0.95
 
 
@@ -267,7 +267,7 @@ def test_importance_weights_train_the_discriminator(problem):
 
 def test_mixture_estimator_can_be_exchanged(problem):
     class Half(BBE):
-        def _fit(self, positive, unlabeled, weight):
+        def _fit(self, positive, unlabeled):
             self.alpha_ = 0.5
 
     model = trees(mixture=Half()).fit(**problem.training_data())
@@ -314,7 +314,7 @@ def test_shift_methods_agree_on_separable_data(problem, shift):
         ),
         ({"recipe": "fine-tune", "discriminator": "mlp"}, ValueError, "source classifier's network"),
         ({"recipe": "fine-tune", "shift": "joint"}, ValueError, "shift='separability' or shift='bbe'"),
-        ({"objective": "nnPU"}, ValueError, "unknown objective 'nnPU'"),
+        ({"objective": "nnPU"}, ValueError, "objective must be .* got 'nnPU'. Did you mean 'nnpu'"),
         ({"objective": "nnpu"}, ValueError, "needs a network"),
         ({"objective": "nnpu", "recipe": "paper"}, ValueError, "objective='cvir'"),
         ({"n_folds": 1}, ValueError, "n_folds must be at least 2"),

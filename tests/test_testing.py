@@ -307,9 +307,8 @@ class Silent(MeanRatio):
 class BadWeights(MixtureEstimator, BaseEstimator):
     """Counts rows where it should add up weights."""
 
-    def _fit(self, positive, unlabeled, weight):
-        scale = 1.0 if weight is None else weight.mean()
-        self.alpha_ = float(min(1.0, scale * unlabeled.mean() / positive.mean()))
+    def _fit(self, positive, unlabeled):
+        self.alpha_ = float(min(1.0, positive.weights.mean() * unlabeled.mean / positive.mean))
 
 
 BROKEN_MIXTURES = [

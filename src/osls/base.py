@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -15,7 +15,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.parameters import Constraint, check_parameters
 from osls._core.progress import History
+from osls._core.statistics import with_novel
 from osls._core.validation import append_novel_label, check_rows, check_target
 
 __all__ = ["Adaptation", "OpenSetAdapter", "Task", "combine", "combine_opinions"]
@@ -30,6 +32,8 @@ class Task:
     X_target: AnyArray
     classes: AnyArray
     rng: np.random.Generator
+    # What each step of the fit did; adapters append to it, and it becomes ``history_``.
+    history: History = field(default_factory=list)
 
     @property
     def k(self) -> int:
@@ -44,12 +48,27 @@ class Task:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """What an adapter found: the mix among the known classes, the novel share, and the target's answers."""
+    """All that a fit found out; only when it is complete does the adapter publish it.
+
+    Attributes
+    ----------
+    known_marginal : array of shape (k,)
+        The mix among the known classes.
+    novel_share : float
+        The share of the target that is none of them.
+    target_proba : array of shape (m, k + 1)
+        Answers for the target rows.
+    interval : array of shape (k + 1, 2), optional
+        An interval for each class's share.
+    learned : mapping from name to value
+        The adapter's further attributes: public ones, which end in ``_``, and what predicting needs.
+    """
 
     known_marginal: Floats
     novel_share: float
     target_proba: Floats
     interval: Floats | None = None
+    learned: Mapping[str, Any] = field(default_factory=dict)
 
 
 def combine(known: Floats, class_proba: Floats, importance: Floats) -> Floats:
@@ -73,13 +92,17 @@ def combine_opinions(proba: Floats, class_proba: Floats, importance: Floats) -> 
 
 
 class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of the adapters; a subclass writes :meth:`_adapt` and :meth:`_predict_proba`.
+    """Base of the adapters; a subclass writes :meth:`_adapt` and :meth:`_adapt_to_nothing`.
 
-    Subclasses have at least the parameters ``novel_label`` and ``random_state``.
+    Subclasses have at least the parameters ``novel_label`` and ``random_state``. What they learn goes into an
+    :class:`Adaptation`. With ``_predictor`` among its ``learned`` attributes, an object whose
+    ``predict_proba`` answers for all k + 1 classes, nothing else is needed to predict.
     """
 
     novel_label: Any
     random_state: Any
+    # Parameter -> what it may be; those of the parents hold as well.
+    parameter_constraints: ClassVar[Mapping[str, Constraint]] = {}
 
     classes_: AnyArray
     target_marginal_: Floats
@@ -90,6 +113,7 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     marginal_interval_: Floats
     novel_interval_: tuple[float, float]
     history_: History
+    _predictor: Any
 
     def fit(self, X: Any, y: Any, X_target: Any = None) -> Self:
         """Adapt to the target.
@@ -108,11 +132,11 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        check_parameters(self)
         X, y = check_rows(self, X, y, reset=True)
         known, encoded = np.unique(y, return_inverse=True)
-        self.classes_ = append_novel_label(known, self.novel_label)
+        classes = append_novel_label(known, self.novel_label)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        self.history_ = []
         target = None if X_target is None else check_target(X_target, X)
         if target is None:
             warnings.warn(
@@ -122,8 +146,9 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         task = Task(X, encoded, X[:0] if target is None else target, known, rng)
-        found = self._adapt(task) if target is not None else self._adapt_to_nothing(task)
-        self._publish(task, found)
+        adaptation = self._adapt(task) if target is not None else self._adapt_to_nothing(task)
+        self._forget()
+        self._publish(task, classes, adaptation)
         return self
 
     @abstractmethod
@@ -134,19 +159,30 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
         """Learn from the source alone."""
 
-    @abstractmethod
     def _predict_proba(self, X: AnyArray) -> Floats:
         """Return (n, k+1) probabilities of validated rows."""
+        proba: Floats = self._predictor.predict_proba(X)
+        return proba
 
-    def _publish(self, task: Task, found: Adaptation) -> None:
-        self.novel_prevalence_ = float(found.novel_share)
-        self.target_marginal_ = np.append((1 - found.novel_share) * found.known_marginal, found.novel_share)
-        self.importance_weights_ = found.known_marginal / task.source_marginal
-        if found.interval is not None:
-            self.marginal_interval_ = found.interval
-            self.novel_interval_ = (float(found.interval[-1, 0]), float(found.interval[-1, 1]))
-        self.target_proba_ = found.target_proba
-        self.target_labels_ = self.classes_[found.target_proba.argmax(axis=1)]
+    def _forget(self) -> None:
+        """Drop what an earlier fit learned, but for what the validation of this one has just set."""
+        kept = ("n_features_in_", "feature_names_in_")
+        for name in [name for name in vars(self) if name.endswith("_") and name not in kept]:
+            delattr(self, name)
+
+    def _publish(self, task: Task, classes: AnyArray, adaptation: Adaptation) -> None:
+        self.classes_ = classes
+        self.history_ = task.history
+        self.novel_prevalence_ = float(adaptation.novel_share)
+        self.target_marginal_ = with_novel(adaptation.known_marginal, adaptation.novel_share)
+        self.importance_weights_ = adaptation.known_marginal / task.source_marginal
+        if adaptation.interval is not None:
+            low, high = adaptation.interval[-1].tolist()
+            self.marginal_interval_, self.novel_interval_ = adaptation.interval, (low, high)
+        self.target_proba_ = adaptation.target_proba
+        self.target_labels_ = classes[adaptation.target_proba.argmax(axis=1)]
+        for name, value in adaptation.learned.items():
+            setattr(self, name, value)
 
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities of the k known classes and, last, of the novel one.

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import clone
 from torch import nn
 
 from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.parameters import AtLeast, Between, Constraint, OneOf
 from osls._core.progress import Advance, no_progress, progress_bar
+from osls._core.saving import saveable
+from osls._core.statistics import with_novel
 from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task, combine, combine_opinions
 from osls.inference.diagnostics import Diagnostics, diagnose
 from osls.inference.mix import SHIFTS, MixFromScores
+from osls.inference.novelty import NoveltyTest
 from osls.mixture import BBE, MixtureEstimator, bbe_by_class
 from osls.pu import cvir
-from osls.pu.objectives import find_objective, train_objective
+from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
 from osls.shift.calibration import fit_temperature, scale
 from osls.shift.joint import joint_range
 from osls.shift.scores import HeldOutScores
 from osls.shift.separability import LEAST_SHARE
 from osls.theory import bbe_interval
-from osls.training.choose import LearnerSpec, as_fitted, choose_learner
+from osls.training.choose import LearnerSpec, as_fitted, choose_learner, choose_network, is_network
 from osls.training.learners import FoldModels, Learner, NetworkLearner
-from osls.training.predictors import Constant, Networks, Predictor
+from osls.training.predictors import Constant, Networks, Predictor, Tempered
 from osls.training.sampling import Split, assign_folds
 
 __all__ = ["PULSE"]
@@ -38,6 +42,7 @@ _ONE_SPLIT = {"paper": ("bbe",), "fine-tune": ("separability", "bbe")}
 Callback = Callable[[int, Floats], None]
 
 
+@saveable
 class PULSE(OpenSetAdapter):
     r"""Estimate the new class mix and the novel share of a target, and classify it (k+1)-way.
 
@@ -153,8 +158,17 @@ class PULSE(OpenSetAdapter):
     novelty_pvalue_: float
     detectable_share_: float
     diagnostics_: Diagnostics
-    # What a discriminator with k + 1 outputs is corrected by (fine-tuning).
-    _prior_shift: Floats | None = None
+
+    parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "recipe": OneOf(("cross-fit", *_ONE_SPLIT)),
+        "objective": OneOf(("cvir", *NETWORK_OBJECTIVES)),
+        "shift": OneOf(("auto", *SHIFTS)),
+        "n_folds": AtLeast(2),
+        "rounds": AtLeast(1),
+        "max_steps": AtLeast(1, optional=True),
+        "level": Between(0, 1),
+        "n_bootstrap": AtLeast(2),
+    }
 
     def __init__(
         self,
@@ -198,25 +212,7 @@ class PULSE(OpenSetAdapter):
         self.verbose = verbose
 
     def _adapt(self, task: Task) -> Adaptation:
-        if self.recipe not in ("cross-fit", *_ONE_SPLIT):
-            raise ValueError(f"recipe must be 'cross-fit', 'paper' or 'fine-tune'; got {self.recipe!r}.")
-        if self.objective != "cvir":
-            find_objective(self.objective)
-            if self.recipe in _ONE_SPLIT:
-                raise ValueError(f"recipe={self.recipe!r} trains its discriminator with objective='cvir'.")
-        if self.shift not in ("auto", *SHIFTS):
-            raise ValueError(f"shift must be one of {('auto', *SHIFTS)}; got {self.shift!r}.")
-        possible = _ONE_SPLIT.get(self.recipe, SHIFTS)
-        if self.shift not in ("auto", *possible):
-            which = " or ".join(f"shift={name!r}" for name in possible)
-            raise ValueError(f"recipe={self.recipe!r} estimates the label shift with {which}.")
-        if self.rounds < 1:
-            raise ValueError(f"rounds must be at least 1; got {self.rounds}.")
-        if not 0 < self.level < 1 or self.n_bootstrap < 2:
-            got = f"{self.level} and {self.n_bootstrap}"
-            raise ValueError(f"level must lie in (0, 1) and n_bootstrap be at least 2; got {got}.")
-        if self.max_steps is not None and self.max_steps < 1:
-            raise ValueError(f"max_steps must be at least 1 or None; got {self.max_steps}.")
+        self._check_recipe()
         stages = 2 if self.recipe in _ONE_SPLIT else 2 + self.rounds
         adapt = {
             "paper": self._adapt_by_paper,
@@ -225,6 +221,15 @@ class PULSE(OpenSetAdapter):
         }[self.recipe]
         with progress_bar("PULSE", stages, visible=self.verbose) as advance:
             return adapt(task, advance)
+
+    def _check_recipe(self) -> None:
+        """Complain about parameters that the recipe has no use for."""
+        if self.objective != "cvir" and self.recipe in _ONE_SPLIT:
+            raise ValueError(f"recipe={self.recipe!r} trains its discriminator with objective='cvir'.")
+        possible = _ONE_SPLIT.get(self.recipe, SHIFTS)
+        if self.shift not in ("auto", *possible):
+            which = " or ".join(f"shift={name!r}" for name in possible)
+            raise ValueError(f"recipe={self.recipe!r} estimates the label shift with {which}.")
 
     # -- Algorithm 1 as printed ---------------------------------------------------------------------
 
@@ -241,23 +246,21 @@ class PULSE(OpenSetAdapter):
         # Step 4: re-sample the source, here as weights that the sampler draws by.
         problem = self._weighted(task, marginal)
         # Step 5: the discriminator and the novel share, by Algorithm 3.
-        found = self._alternate(learner, problem, split, f_s, marginal, task)
-        scores = HeldOutScores(
-            y_s, class_s, class_t, found.held_out_scores, found.target_scores[split.target]
-        )
+        f_d = self._alternate(learner, problem, split, f_s, marginal, task)
+        scores = HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, f_d.target_scores[split.target])
         # Step 6: combine.
-        self._remember(f_s.predictor, found.predictor, marginal / task.source_marginal)
-        return self._answer(task, f_s, found, scores, marginal, found.novel_share)
+        combined = Combined(f_s.predictor, f_d.predictor, marginal / task.source_marginal)
+        return self._answer(task, f_s, f_d, combined, scores, marginal, f_d.novel_share)
 
     # -- The same six steps with one network, which goes on ------------------------------------------
 
     def _adapt_by_fine_tuning(self, task: Task, advance: Advance) -> Adaptation:
-        source_learner, learner = self._networks(task, advance)
-        if not isinstance(source_learner, NetworkLearner):
+        if as_fitted(self.source_classifier, task.X, task.classes) or not is_network(self.source_classifier):
             raise ValueError(
                 "recipe='fine-tune' goes on from the source classifier's network; "
                 f"source_classifier={self.source_classifier!r} is none. Use recipe='cross-fit' for it."
             )
+        source_learner, learner = self._networks(task, advance)
         # Steps 1 and 2: as above.
         split = self._split(task)
         f_s = self._classify_source(source_learner, task, split.fold)
@@ -271,16 +274,15 @@ class PULSE(OpenSetAdapter):
         problem = self._weighted(task, first)
         # Step 5: the source classifier learns one more class, of as many rows as all the known ones. It is
         # then good enough to say which rows the label shift is among.
-        found = self._alternate(learner, problem, split, f_s, first, task, _network_of(f_s.predictor))
-        everyone = HeldOutScores(y_s, class_s, class_t, found.held_out_scores, found.target_scores)
+        f_d = self._alternate(learner, problem, split, f_s, first, task, _network_of(f_s.predictor))
+        everyone = HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, f_d.target_scores)
         scores = everyone.take(np.arange(len(y_s)), np.flatnonzero(split.target))
-        marginal = self._estimator().known_marginal(everyone)
-        self.history_.append({"step": "label shift", "marginal": marginal.tolist()})
-        novel_share = self._novel_share(scores, marginal)
+        marginal = self._known_marginal(everyone, task)
+        novel_share, test = self._novel_share(scores, marginal, task)
         # Step 6: combine two opinions.
-        prior_shift = _with_novel(marginal, novel_share) / _with_novel(first, 0.5)
-        self._remember(f_s.predictor, found.predictor, marginal / task.source_marginal, prior_shift)
-        return self._answer(task, f_s, found, scores, marginal, novel_share)
+        prior_shift = with_novel(marginal, novel_share) / with_novel(first, 0.5)
+        combined = Combined(f_s.predictor, f_d.predictor, marginal / task.source_marginal, prior_shift)
+        return self._answer(task, f_s, f_d, combined, scores, marginal, novel_share, test)
 
     # -- The same six steps, cross-fitted -----------------------------------------------------------
 
@@ -295,17 +297,16 @@ class PULSE(OpenSetAdapter):
         # Step 3: label shift, from a model that has the target itself as its last class.
         joint = self._model_jointly(learner, task, n_folds)
         scores = HeldOutScores(task.y, f_s.scores[:n], f_s.scores[n:], joint.scores[:n], joint.scores[n:])
-        marginal = self._estimator().known_marginal(scores)
-        self.history_.append({"step": "label shift", "marginal": marginal.tolist()})
+        marginal = self._known_marginal(scores, task)
         # Step 4: re-sample the source, as weights.
         problem = self._weighted(task, marginal)
         # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it held.
-        novel_share = self._novel_share(scores, marginal)
+        novel_share, test = self._novel_share(scores, marginal, task)
         known_t = scores.domain(marginal)[1]
-        found = self._discriminate(learner, task, problem, known_t, novel_share, n_folds, advance)
+        f_d = self._discriminate(learner, task, problem, known_t, novel_share, n_folds, advance)
         # Step 6: combine.
-        self._remember(f_s.predictor, found.predictor, marginal / task.source_marginal)
-        return self._answer(task, f_s, found, scores, marginal, novel_share)
+        combined = Combined(f_s.predictor, f_d.predictor, marginal / task.source_marginal)
+        return self._answer(task, f_s, f_d, combined, scores, marginal, novel_share, test)
 
     # -- The steps ------------------------------------------------------------------------------------
 
@@ -327,7 +328,7 @@ class PULSE(OpenSetAdapter):
         beta = 1.0 if self.recipe == "paper" else fit_temperature(models.scores[out], task.y[out])
         scores = scale(models.scores, beta)
         accuracy = float(np.mean(scores[out].argmax(axis=1) == task.y[out]))
-        self.history_.append({"step": "source classifier", "accuracy": accuracy, "temperature": 1 / beta})
+        task.history.append({"step": "source classifier", "accuracy": accuracy, "temperature": 1 / beta})
         return FoldModels(scores, Tempered(models.predictor, beta))
 
     def _model_jointly(self, learner: Learner, task: Task, n_folds: int) -> FoldModels:
@@ -358,8 +359,8 @@ class PULSE(OpenSetAdapter):
             split.fold == 0,
             self._mixture(),
             rng=task.rng,
-            history=self.history_,
-            on_epoch=self._follow(f_s.scores[problem.n_source :], marginal, marginal / task.source_marginal),
+            history=task.history,
+            on_epoch=self._follow(f_s.scores[problem.n_source :], marginal, task),
             source_network=source_network,
         )
 
@@ -378,78 +379,83 @@ class PULSE(OpenSetAdapter):
         if round(novel_share * m) < 2:
             # Nothing to learn the novel class from: every row is known.
             return cvir.Discriminator(np.ones(m), Constant((0.0, 1.0)), novel_share)
-        shared: dict[str, Any] = {"n_folds": n_folds, "rng": task.rng, "history": self.history_}
+        shared: dict[str, Any] = {"n_folds": n_folds, "rng": task.rng, "history": task.history}
         if self.objective == "cvir":
             return cvir.refit(learner, problem, known_scores, novel_share, rounds=self.rounds, **shared)
-        pool = stack_rows(task.X, task.X_target)
-        networks = self._learner(self.discriminator, pool, advance, networks_only=True)
-        if not isinstance(networks, NetworkLearner):
-            raise ValueError(
-                f"objective={self.objective!r} is trained by gradient descent and needs a network; "
-                f"discriminator={self.discriminator!r} is none. objective='cvir' takes any model."
-            )
+        networks = self._network(
+            stack_rows(task.X, task.X_target),
+            advance,
+            f"objective={self.objective!r} is trained by gradient descent and needs a network; "
+            f"discriminator={self.discriminator!r} is none. objective='cvir' takes any model.",
+        )
         return train_objective(networks, problem, self.objective, 1 - novel_share, **shared)
+
+    def _known_marginal(self, scores: HeldOutScores, task: Task) -> Floats:
+        """Estimate p'_t, the mix among the known classes."""
+        marginal = self._estimator().known_marginal(scores)
+        task.history.append({"step": "label shift", "marginal": marginal.tolist()})
+        return marginal
+
+    def _novel_share(self, scores: HeldOutScores, marginal: Floats, task: Task) -> tuple[float, NoveltyTest]:
+        """Estimate the novel share; zero unless "nothing is new" is rejected."""
+        share = self._estimator().novel_share(scores, marginal)
+        test = self._estimator().test(scores, self.novel_level)
+        task.history.append({"step": "novel share", "estimate": share, "p_value": test.pvalue})
+        return share if test.pvalue <= self.novel_level else 0.0, test
 
     def _answer(
         self,
         task: Task,
         f_s: FoldModels,
-        found: cvir.Discriminator,
+        f_d: cvir.Discriminator,
+        combined: Combined,
         scores: HeldOutScores,
         marginal: Floats,
         novel_share: float,
+        test: NoveltyTest | None = None,
     ) -> Adaptation:
-        """Put the answers for the target together, with intervals and diagnostics."""
-        proba = self._combine(found.target_proba, f_s.scores[len(task.y) :])
-        interval = self._interval(scores, _with_novel(marginal, novel_share), task.rng)
-        self._diagnose(scores, marginal, novel_share, interval, task)
-        return Adaptation(marginal, novel_share, proba, interval)
-
-    def _diagnose(
-        self, scores: HeldOutScores, marginal: Floats, novel_share: float, interval: Floats, task: Task
-    ) -> None:
-        """Say what may be concluded, and the finite-sample bound."""
-        source, target = scores.domain(marginal)
-        known = bbe_interval(source, target, 1 - self.level, positive_weight=scores.weights(marginal))
-        self.novel_bound_ = (1 - known.high, 1 - known.low)
-        if scores.domain_source.ndim == 2:
-            self.marginal_bound_ = joint_range(
-                scores.domain_source, scores.y, scores.domain_target, level=self.level
-            )
-        mix = _with_novel(marginal, novel_share)
-        changed = [entry["changed"] for entry in self.history_ if "changed" in entry]
-        self.diagnostics_ = diagnose(
+        """Put together what was found: answers for the target, intervals, bounds, the test, the checks."""
+        proba = combined.combine(f_d.target_proba, f_s.scores[len(task.y) :])
+        mix = with_novel(marginal, novel_share)
+        interval = self._interval(scores, mix, task.rng)
+        learned: dict[str, Any] = {"_predictor": combined, **self._bounds(scores, marginal)}
+        if test is not None:
+            learned |= {"novelty_pvalue_": test.pvalue, "detectable_share_": test.detectable_share}
+        changed = [entry["changed"] for entry in task.history if "changed" in entry]
+        learned["diagnostics_"] = diagnose(
             scores,
             mix,
             interval,
             class_names=task.classes.tolist(),
             changed=changed[-1] if changed else None,
         )
+        return Adaptation(marginal, novel_share, proba, interval, learned)
 
-    def _novel_share(self, scores: HeldOutScores, marginal: Floats) -> float:
-        """Estimate the novel share; zero unless "nothing is new" is rejected."""
-        share = self._estimator().novel_share(scores, marginal)
-        test = self._estimator().test(scores, self.novel_level)
-        self.novelty_pvalue_, self.detectable_share_ = test.pvalue, test.detectable_share
-        self.history_.append({"step": "novel share", "estimate": share, "p_value": self.novelty_pvalue_})
-        return share if self.novelty_pvalue_ <= self.novel_level else 0.0
+    def _bounds(self, scores: HeldOutScores, marginal: Floats) -> dict[str, Any]:
+        """Return the finite-sample bounds, by the name of their attribute."""
+        source, target = scores.domain(marginal)
+        known = bbe_interval(source, target, 1 - self.level, positive_weight=scores.weights(marginal))
+        bounds: dict[str, Any] = {"novel_bound_": (1 - known.high, 1 - known.low)}
+        if scores.domain_source.ndim == 2:
+            bounds["marginal_bound_"] = joint_range(
+                scores.domain_source, scores.y, scores.domain_target, level=self.level
+            )
+        return bounds
 
     def _interval(self, scores: HeldOutScores, mix: Floats, rng: np.random.Generator) -> Floats:
         return self._estimator().interval(scores, mix, level=self.level, repeats=self.n_bootstrap, rng=rng)
 
-    def _follow(
-        self, class_proba: Floats, marginal: Floats, importance: Floats
-    ) -> Callable[[Floats, float], None]:
+    def _follow(self, class_proba: Floats, marginal: Floats, task: Task) -> Callable[[Floats, float], None]:
         """Note the mix after each epoch, and tell the callback of the answers."""
         epochs = 0
 
         def note(known: Floats, novel_share: float) -> None:
             nonlocal epochs
             epochs += 1
-            mix = _with_novel(marginal, novel_share).tolist()
-            self.history_.append({"step": "epoch", "epoch": epochs, "target_marginal": mix})
+            mix = with_novel(marginal, novel_share).tolist()
+            task.history.append({"step": "epoch", "epoch": epochs, "target_marginal": mix})
             if self.callback is not None:
-                self.callback(epochs, combine(known, class_proba, importance))
+                self.callback(epochs, combine(known, class_proba, marginal / task.source_marginal))
 
         return note
 
@@ -462,94 +468,104 @@ class PULSE(OpenSetAdapter):
     def _mixture(self) -> MixtureEstimator:
         return BBE() if self.mixture is None else clone(self.mixture)
 
-    def _learners(
-        self, task: Task, advance: Advance, *, networks_only: bool = False
-    ) -> tuple[Learner, Learner]:
+    def _learners(self, task: Task, advance: Advance) -> tuple[Learner, Learner]:
         """Return what trains the source classifier and the discriminator; two of a kind share the rows."""
         # The pool ends here: learners keep what they need of it, and networks need none of its rows as given.
         pool = stack_rows(task.X, task.X_target)
-        learner = self._learner(self.discriminator, pool, advance, networks_only=networks_only)
+        learner = self._learner(self.discriminator, pool, advance)
         given = as_fitted(self.source_classifier, pool, task.classes)
-        one, other = self.source_classifier, self.discriminator
-        if given is None and (one is other or (isinstance(one, str) and one == other)):
+        if given is None and self._one_kind():
             return learner, learner
-        return given or self._learner(one, pool, advance, networks_only=networks_only), learner
+        return given or self._learner(self.source_classifier, pool, advance), learner
 
     def _networks(self, task: Task, advance: Advance) -> tuple[Learner, NetworkLearner]:
-        """Return the learners of a recipe whose discriminator is trained epoch by epoch."""
-        source_learner, learner = self._learners(task, advance, networks_only=True)
-        if not isinstance(learner, NetworkLearner):
-            raise ValueError(
-                f"recipe={self.recipe!r} trains its discriminator epoch by epoch and needs a network; "
-                f"discriminator={self.discriminator!r} is none. Use recipe='cross-fit' for it."
-            )
-        return source_learner, learner
-
-    def _learner(
-        self, spec: LearnerSpec, pool: AnyArray, advance: Advance, *, networks_only: bool = False
-    ) -> Learner:
-        return choose_learner(
-            spec,
+        """Return the same for a recipe whose discriminator is trained epoch by epoch."""
+        pool = stack_rows(task.X, task.X_target)
+        learner = self._network(
             pool,
-            max_steps=self.max_steps,
-            device=self.device,
-            n_jobs=self.n_jobs,
-            networks_only=networks_only,
-            advance=advance,
+            advance,
+            f"recipe={self.recipe!r} trains its discriminator epoch by epoch and needs a network; "
+            f"discriminator={self.discriminator!r} is none. Use recipe='cross-fit' for it.",
+        )
+        given = as_fitted(self.source_classifier, pool, task.classes)
+        if given is None and self._one_kind():
+            return learner, learner
+        return given or self._source_learner(pool, advance), learner
+
+    def _one_kind(self) -> bool:
+        one, other = self.source_classifier, self.discriminator
+        return one is other or (isinstance(one, str) and one == other)
+
+    def _source_learner(self, X: AnyArray, advance: Advance) -> Learner:
+        """Return what trains the source classifier; a network of a recipe with one split trains as long."""
+        spec = self.source_classifier
+        if self.recipe in _ONE_SPLIT and is_network(spec):
+            return choose_network(spec, X, max_steps=self.max_steps, device=self.device, advance=advance)
+        return self._learner(spec, X, advance)
+
+    def _learner(self, spec: LearnerSpec, X: AnyArray, advance: Advance) -> Learner:
+        return choose_learner(
+            spec, X, max_steps=self.max_steps, device=self.device, n_jobs=self.n_jobs, advance=advance
         )
 
-    def _remember(
-        self,
-        classifier: Predictor,
-        discriminator: Predictor,
-        importance: Floats,
-        prior_shift: Floats | None = None,
-    ) -> None:
-        self._classifier = classifier
-        self._discriminator = discriminator
-        self._importance = importance
-        self._prior_shift = prior_shift
-
-    def _combine(self, discriminated: Floats, class_proba: Floats) -> Floats:
-        """Step 6: from the discriminator's and the source classifier's answers to all k + 1 classes."""
-        if self._prior_shift is None:
-            return combine(discriminated[:, 1], class_proba, self._importance)
-        # It went on from the source classifier, and was trained on as many novel rows as known ones.
-        return combine_opinions(discriminated * self._prior_shift, class_proba, self._importance)
+    def _network(self, X: AnyArray, advance: Advance, complaint: str) -> NetworkLearner:
+        """Return what trains a network as the discriminator, or complain that it is none."""
+        return choose_network(
+            self.discriminator,
+            X,
+            max_steps=self.max_steps,
+            device=self.device,
+            advance=advance,
+            complaint=complaint,
+        )
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
         one_split = self.recipe in _ONE_SPLIT
         n_folds = check_folds(task.y, task.classes, 2 if one_split else self.n_folds, task.X.shape[0])
-        learner = as_fitted(self.source_classifier, task.X, task.classes) or self._learner(
-            self.source_classifier, task.X, no_progress, networks_only=one_split
+        learner = as_fitted(self.source_classifier, task.X, task.classes) or self._source_learner(
+            task.X, no_progress
         )
         f_s = self._classify_source(
             learner, task, assign_folds(task.y, 1 if one_split else n_folds, task.rng)
         )
-        self._remember(f_s.predictor, Constant((0.0, 1.0)), np.ones(task.k))
-        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
+        combined = Combined(f_s.predictor, Constant((0.0, 1.0)), np.ones(task.k))
+        return Adaptation(
+            task.source_marginal, 0.0, np.zeros((0, task.k + 1)), learned={"_predictor": combined}
+        )
 
-    def _predict_proba(self, X: AnyArray) -> Floats:
-        return self._combine(self._discriminator.predict_proba(X), self._classifier.predict_proba(X))
+
+@saveable
+@dataclass(frozen=True)
+class Combined:
+    """Step 6: the source classifier's and the discriminator's answers as those of a (k+1)-way classifier.
+
+    Attributes
+    ----------
+    classifier, discriminator : Predictor
+        "Which known class?", and "known or novel?" or, after fine-tuning, both questions at once.
+    importance : array of shape (k,)
+        Label shift weights.
+    prior_shift : array of shape (k + 1,), optional
+        What a discriminator with k + 1 outputs is corrected by (fine-tuning).
+    """
+
+    classifier: Predictor
+    discriminator: Predictor
+    importance: Floats
+    prior_shift: Floats | None = None
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        return self.combine(self.discriminator.predict_proba(X), self.classifier.predict_proba(X))
+
+    def combine(self, discriminated: Floats, class_proba: Floats) -> Floats:
+        """Return probabilities of all k + 1 classes from the two models' answers."""
+        if self.prior_shift is None:
+            return combine(discriminated[:, 1], class_proba, self.importance)
+        # It went on from the source classifier, and was trained on as many novel rows as known ones.
+        return combine_opinions(discriminated * self.prior_shift, class_proba, self.importance)
 
 
 def _network_of(classifier: Predictor) -> nn.Module:
     """Return the network that a source classifier is, to go on from; a constant one (k = 1) has none."""
     inner = classifier.predictor if isinstance(classifier, Tempered) else classifier
     return inner.networks if isinstance(inner, Networks) else nn.Identity()
-
-
-def _with_novel(marginal: Floats, novel_share: float) -> Floats:
-    """Shares of all k + 1 classes."""
-    return np.append((1 - novel_share) * marginal, novel_share)
-
-
-@dataclass(frozen=True)
-class Tempered:
-    """A classifier with its probabilities sharpened or softened."""
-
-    predictor: Predictor
-    inverse_temperature: float
-
-    def predict_proba(self, X: AnyArray) -> Floats:
-        return scale(self.predictor.predict_proba(X), self.inverse_temperature)

@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from osls._core.arrays import Floats
-from osls.mixture.base import check_scores
+from osls._core.statistics import dkw_radius, effective_size
+from osls.mixture.sample import check_scores
 
 __all__ = ["Bound", "Interval", "bbe_interval", "dkw_radius", "theorem1_bound", "theorem3_bound"]
 
@@ -54,17 +55,6 @@ class Interval(NamedTuple):
 
     low: float
     high: float
-
-
-def dkw_radius(n: float, delta: float) -> float:
-    r"""Half-width of a band around the shares of n draws: :math:`\sqrt{\log(4/\delta) / (2n)}`.
-
-    Four one-sided bands, above and below for two samples, hold together with probability 1 - delta.
-    """
-    if not n > 0:
-        raise ValueError(f"n must be positive; got {n}.")
-    _check_delta(delta)
-    return float(np.sqrt(np.log(4 / delta) / (2 * n)))
 
 
 def theorem1_bound(
@@ -232,7 +222,7 @@ def bbe_interval(
         )
     if weight.sum() <= 0:
         raise ValueError("positive_weight must not be all zero.")
-    eps_p = dkw_radius(weight.sum() ** 2 / np.square(weight).sum(), delta)
+    eps_p = dkw_radius(effective_size(weight), delta)
     eps_u = dkw_radius(len(unlabeled), delta)
     order = np.argsort(positive)
     positive, below = positive[order], np.append(0.0, np.cumsum(weight[order]) / weight.sum())

@@ -1,11 +1,29 @@
-"""Errors that suggest: the known name nearest to one that is not known."""
+"""Names: of what a package exports, and hints where a name is not known."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
 
-__all__ = ["unknown"]
+__all__ = ["exported_classes", "nearest", "unknown"]
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Return " Did you mean ...?" with the known name that is most like ``name``, or nothing.
+
+    Examples
+    --------
+    >>> from osls._core.names import nearest
+    >>> nearest("puls", ["pulse", "k-pu"])
+    " Did you mean 'pulse'?"
+    >>> nearest("abc", ["pulse"])
+    ''
+    """
+    near = _most_like(name, known)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
@@ -18,6 +36,35 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     "unknown method 'puls'; did you mean 'pulse'? Known: k-pu, pulse."
     """
     names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    near = _most_like(name, names)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     return f"unknown {kind} {name!r}{hint} Known: {', '.join(names)}."
+
+
+def _most_like(name: object, known: Iterable[str]) -> list[str]:
+    return difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+
+
+def exported_classes(package: ModuleType, base: type) -> dict[str, type[Any]]:
+    """Return the concrete classes of a kind that a package exports, by their short names.
+
+    That is how the benchmark and the tests find a new baseline or mixture estimator. A short name is the
+    class's ``short_name`` or, without one, its name in lower case with dashes between the words.
+
+    Examples
+    --------
+    >>> from osls import mixture
+    >>> from osls._core.names import exported_classes
+    >>> list(exported_classes(mixture, mixture.MixtureEstimator))
+    ['bbe', 'dedpul', 'elkan-noto', 'regroup', 'subsample']
+    """
+    exported = [getattr(package, name) for name in package.__all__]
+    chosen = [each for each in exported if isinstance(each, type) and issubclass(each, base)]
+    concrete = [
+        each for each in chosen if not getattr(each, "__abstractmethods__", None) and each is not base
+    ]
+    return {vars(each).get("short_name") or _in_lower_case(each.__name__): each for each in concrete}
+
+
+def _in_lower_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()

@@ -1,13 +1,96 @@
-"""Parameters that estimators share, written once."""
+"""Parameters of estimators: what they may be, and how a subclass takes over its parent's."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from inspect import Parameter, Signature, signature
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["inherit_parameters"]
+from osls._core.names import nearest
+
+__all__ = ["AtLeast", "Between", "Constraint", "OneOf", "check_parameters", "inherit_parameters"]
 
 C = TypeVar("C", bound=type[Any])
+
+
+class Constraint(Protocol):
+    """What a parameter may be."""
+
+    def complaint(self, value: Any) -> str | None:
+        """Return what the value must be and what it is, or None if all is well."""
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of a few names."""
+
+    names: Sequence[str]
+
+    def complaint(self, value: Any) -> str | None:
+        if isinstance(value, str) and value in self.names:
+            return None
+        *most, last = (repr(name) for name in self.names)
+        known = f"{', '.join(most)} or {last}" if most else last
+        return f"must be {known}; got {value!r}.{nearest(value, self.names)}"
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """A number that is not too small, or None where that is allowed."""
+
+    least: float
+    optional: bool = False
+
+    def complaint(self, value: Any) -> str | None:
+        if (value is None and self.optional) or (_is_number(value) and value >= self.least):
+            return None
+        otherwise = " or None" if self.optional else ""
+        return f"must be at least {self.least:g}{otherwise}; got {value!r}."
+
+
+@dataclass(frozen=True)
+class Between:
+    """A number between two others; the ends themselves are excluded unless ``closed``."""
+
+    low: float
+    high: float
+    closed: bool = False
+    optional: bool = False
+
+    def complaint(self, value: Any) -> str | None:
+        if value is None and self.optional:
+            return None
+        if _is_number(value) and (
+            self.low <= value <= self.high if self.closed else self.low < value < self.high
+        ):
+            return None
+        left, right = "[]" if self.closed else "()"
+        otherwise = " or be None" if self.optional else ""
+        return f"must lie in {left}{self.low:g}, {self.high:g}{right}{otherwise}; got {value!r}."
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, str | bool) and hasattr(value, "__float__")
+
+
+def check_parameters(estimator: Any) -> None:
+    """Hold an estimator's parameters against ``parameter_constraints`` of its class and of its parents.
+
+    Raises
+    ------
+    ValueError
+        Naming the first parameter that is wrong, what it must be, and what it is.
+    """
+    constraints: dict[str, Constraint] = {}
+    for kind in reversed(type(estimator).__mro__):
+        own: Mapping[str, Constraint] = vars(kind).get("parameter_constraints", {})
+        constraints |= own
+    for name, constraint in constraints.items():
+        value = getattr(estimator, name)
+        complaint = constraint.complaint(value)
+        if complaint is not None:
+            raise ValueError(f"{name} {complaint}")
 
 
 def inherit_parameters(cls: C) -> C:

@@ -8,12 +8,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from osls._core.parameters import inherit_parameters
+from osls._core.saving import saveable
 from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
 from osls.baselines.open_set_losses import boundary_loss, reversal_strength, reverse_gradient
 
 __all__ = ["BackpropODA"]
 
 
+@saveable
 @inherit_parameters
 class BackpropODA(DeepAdapter):
     r"""A (k+1)-way classifier whose last class is what target rows are pushed towards or away from.
@@ -70,8 +72,8 @@ class BackpropODA(DeepAdapter):
             loss = loss + boundary_loss(unknown, self.boundary)
         return loss
 
-    def _judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        return most_probable(self._net["classifier"](features))
+    def _judge(self, net: nn.ModuleDict, features: Tensor, calibration: Any) -> tuple[Tensor, Tensor]:
+        return most_probable(net["classifier"](features))
 
 
 def most_probable(logits: Tensor) -> tuple[Tensor, Tensor]:

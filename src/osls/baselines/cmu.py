@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from osls._core.parameters import inherit_parameters
+from osls._core.saving import saveable
 from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
 from osls.baselines.open_set_losses import (
     Uncertainty,
@@ -40,6 +41,7 @@ def known_weight(uncertainty: Uncertainty) -> Tensor:
     return (1 - uncertainty.entropy + 1 - uncertainty.consistency + uncertainty.confidence) / 3
 
 
+@saveable
 @inherit_parameters
 class CMU(DeepAdapter):
     r"""Adversarial alignment weighted by three uncertainties of an ensemble, which also find the novel rows.
@@ -121,8 +123,7 @@ class CMU(DeepAdapter):
 
     def _weigh_classes(self, fit: Fit) -> None:
         """Weigh the source classes by the target rows that look known."""
-        self._calibrate(fit)
-        scores = torch.from_numpy(self._score(fit.target)).to(fit.source)
+        scores = torch.from_numpy(self._score(fit.net, fit.target, self._calibrate(fit))).to(fit.source)
         threshold = self.own_threshold if self.threshold is None else self.threshold
         known = scores[scores[:, -1] >= threshold, :-1]
         # Without a row or a second class there is nothing to weigh by.
@@ -144,17 +145,18 @@ class CMU(DeepAdapter):
             known_weight(ensemble_uncertainty(target_proba)),
         )
 
-    def _calibrate(self, fit: Fit) -> None:
+    def _calibrate(self, fit: Fit) -> tuple[Tensor, Tensor]:
+        """Return the least and the largest of each uncertainty over the target."""
         every = torch.column_stack(ensemble_uncertainty(self._ensemble_of_target(fit)))
-        self._range = every.amin(dim=0), every.amax(dim=0)
+        return every.amin(dim=0), every.amax(dim=0)
 
     def _ensemble_of_target(self, fit: Fit) -> Tensor:
         flat = fit.score_target(lambda features: fit.net["ensemble"](features).softmax(dim=2).transpose(0, 1))
         return flat.transpose(0, 1)
 
-    def _judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        low, high = self._range
-        uncertainty = ensemble_uncertainty(self._net["ensemble"](features).softmax(dim=2))
+    def _judge(self, net: nn.ModuleDict, features: Tensor, calibration: Any) -> tuple[Tensor, Tensor]:
+        low, high = calibration
+        uncertainty = ensemble_uncertainty(net["ensemble"](features).softmax(dim=2))
         scaled = (torch.column_stack(uncertainty) - low) / (high - low).clamp_min(1e-10)
         score = known_weight(Uncertainty(*scaled.clamp(0, 1).unbind(dim=1)))
-        return self._net["classifier"](features).softmax(dim=1), score
+        return net["classifier"](features).softmax(dim=1), score

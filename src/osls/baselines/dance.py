@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
 from osls._core.parameters import inherit_parameters
+from osls._core.saving import saveable
 from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
 from osls.baselines.open_set_losses import (
     entropy,
@@ -48,6 +49,7 @@ class MemoryBank:
         self.features = self.features.index_copy(0, rows, normalize(mixed))
 
 
+@saveable
 @inherit_parameters
 class DANCE(DeepAdapter):
     r"""Cluster the target around the known classes and around itself, and separate by entropy.
@@ -130,6 +132,6 @@ class DANCE(DeepAdapter):
             loss = loss + self.eta * separation
         return loss
 
-    def _judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        proba = self._net["classifier"](features).softmax(dim=1)
+    def _judge(self, net: nn.ModuleDict, features: Tensor, calibration: Any) -> tuple[Tensor, Tensor]:
+        proba = net["classifier"](features).softmax(dim=1)
         return proba, 1 - normalised_entropy(proba)

@@ -7,7 +7,7 @@ and a score that says how known a row looks. Rows that score below a threshold a
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from osls._core.arrays import AnyArray, Floats
+from osls._core.parameters import AtLeast, Constraint
+from osls._core.progress import History
 from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.baselines.rejection import known_odds, predicted_mix, reject
-from osls.training.encoding import encoder_for
+from osls.training.encoding import Encoder, encoder_for
 from osls.training.nets.features import FeatureFactory, new_features
 from osls.training.sampling import EpochSampler
 from osls.training.trainer import (
@@ -59,6 +61,7 @@ class Fit:
     y: Tensor
     target: Tensor
     k: int
+    history: History
     kept: dict[str, Any] = field(default_factory=dict)
 
     def score_target(self, head: Callable[[Tensor], Tensor]) -> Tensor:
@@ -121,8 +124,14 @@ class DeepAdapter(OpenSetAdapter):
     # Whether source batches hold every class equally often.
     balanced: ClassVar[bool] = False
 
+    parameter_constraints: ClassVar[Mapping[str, Constraint]] = {"max_steps": AtLeast(1, optional=True)}
+
     known_score_: Floats
     known_labels_: AnyArray
+    _net: nn.ModuleDict
+    _encoder: Encoder
+    _calibration: Any
+    _closed: bool
 
     def __init__(
         self,
@@ -156,52 +165,55 @@ class DeepAdapter(OpenSetAdapter):
         """The training, in order."""
 
     @abstractmethod
-    def _judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def _judge(self, net: nn.ModuleDict, features: Tensor, calibration: Any) -> tuple[Tensor, Tensor]:
         """Probabilities of the k known classes (up to a factor), and how known each row looks."""
 
-    def _calibrate(self, fit: Fit) -> None:
-        """Prepare the score from the target as a whole; most need nothing."""
+    def _calibrate(self, fit: Fit) -> Any:
+        """Return what the score needs to know of the target as a whole; most need nothing."""
+        return None
 
     # -- The training -------------------------------------------------------------------------------
 
     def _adapt(self, task: Task) -> Adaptation:
         if self.threshold is not None and not np.isfinite(self.threshold):
             raise ValueError(f"threshold must be a finite number or None; got {self.threshold}.")
-        self._closed = False
-        fit = self._train(task, self._phases())
-        scores = self._score(fit.target)
-        self.known_score_ = scores[:, -1]
-        self.known_labels_ = task.classes[scores[:, :-1].argmax(axis=1)]
+        fit, encoder = self._train(task, self._phases())
+        calibration = self._calibrate(fit)
+        scores = self._score(fit.net, fit.target, calibration)
         proba = self._answer(scores)
-        return Adaptation(*predicted_mix(proba, task.source_marginal), proba)
+        learned = {
+            "known_score_": scores[:, -1],
+            "known_labels_": task.classes[scores[:, :-1].argmax(axis=1)],
+            **_state(fit, encoder, calibration, closed=False),
+        }
+        return Adaptation(*predicted_mix(proba, task.source_marginal), proba, learned=learned)
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
-        self._closed = True
-        self._train(task, [Phase("source", 1.0, source_loss)])
-        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
+        fit, encoder = self._train(task, [Phase("source", 1.0, source_loss)])
+        learned = _state(fit, encoder, None, closed=True)
+        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)), learned=learned)
 
-    def _train(self, task: Task, phases: Sequence[Phase]) -> Fit:
-        if self.max_steps is not None and self.max_steps < 1:
-            raise ValueError(f"max_steps must be at least 1 or None; got {self.max_steps}.")
+    def _train(self, task: Task, phases: Sequence[Phase]) -> tuple[Fit, Encoder]:
         check_folds(task.y, task.classes, 2, len(task.y))
         pool = stack_rows(task.X, task.X_target)
         device = resolve_device(self.device)
-        self._encoder = encoder_for(self.network, pool)
-        rows = as_tensor(self._encoder(pool), device)
+        encoder = encoder_for(self.network, pool)
+        rows = as_tensor(encoder(pool), device)
         schedule = schedule_for(self.network, len(rows), steps=self.max_steps)
         with seeded(int(task.rng.integers(2**31))) as generator:
             features = new_features(self.network, tuple(rows.shape[1:]), len(rows))
             width = int(features.out_features)  # type: ignore[arg-type]
-            self._net = nn.ModuleDict({"features": features, **self._heads(width, task.k)}).to(device)
+            net = nn.ModuleDict({"features": features, **self._heads(width, task.k)}).to(device)
             n = len(task.y)
-            fit = Fit(self._net, rows[:n], torch.from_numpy(task.y).to(device), rows[n:], task.k)
+            y = torch.from_numpy(task.y).to(device)
+            fit = Fit(net, rows[:n], y, rows[n:], task.k, task.history)
             weight = 1 / np.bincount(task.y)[task.y] if self.balanced else np.ones(n)
             draw = _Drawer(fit, weight, schedule.batch_size, generator)
             ends = np.round(np.cumsum([phase.share for phase in phases]) * schedule.steps).astype(int)
             for phase, steps in zip(phases, np.diff(ends, prepend=0).tolist(), strict=True):
                 self._run(phase, fit, draw, replace(schedule, steps=max(1, steps)))
-        self._net.eval()
-        return fit
+        net.eval()
+        return fit, encoder
 
     def _run(self, phase: Phase, fit: Fit, draw: _Drawer, schedule: Schedule) -> None:
         trainer = Trainer(fit.net, schedule)
@@ -213,45 +225,54 @@ class DeepAdapter(OpenSetAdapter):
             started += 1
             return phase.loss(fit, draw((started - 1) / schedule.steps))
 
-        while trainer.steps_done < schedule.steps:
-            phase.before_epoch(fit)
-            loss = trainer.run(loss_of_next_batch, min(epoch, schedule.steps - trainer.steps_done))
+        phase.before_epoch(fit)
+        for loss in trainer.epochs(loss_of_next_batch, schedule.ends(epoch)):
             self._record(phase.name, loss, fit)
+            if trainer.steps_done < schedule.steps:
+                phase.before_epoch(fit)
 
     def _record(self, step: str, loss: float, fit: Fit) -> None:
-        record: dict[str, Any] = {"step": step, "epoch": len(self.history_) + 1, "loss": loss}
+        record: dict[str, Any] = {"step": step, "epoch": len(fit.history) + 1, "loss": loss}
         if len(fit.target):
-            self._calibrate(fit)
-            proba = self._answer(self._score(fit.target))
+            proba = self._answer(self._score(fit.net, fit.target, self._calibrate(fit)))
             marginal, novel = predicted_mix(proba, np.full(fit.k, 1 / fit.k))
             record |= {"novel_share": novel, "target_marginal": [*((1 - novel) * marginal).tolist(), novel]}
             if self.callback is not None:
                 self.callback(record["epoch"], proba)
-        self.history_.append(record)
+        fit.history.append(record)
 
     # -- Answers ------------------------------------------------------------------------------------
 
-    def _score(self, rows: Tensor) -> Floats:
+    def _score(self, net: nn.ModuleDict, rows: Tensor, calibration: Any) -> Floats:
         """Class probabilities and, last, the score of rows on the device."""
+        net.eval()
 
         def columns(chunk: Tensor) -> Tensor:
-            features = self._net["features"](chunk)
-            if self._closed:
-                proba = self._net["classifier"](features)[:, : len(self.classes_) - 1].softmax(dim=1)
-                return torch.column_stack([proba, torch.ones(len(proba), device=proba.device)])
-            return torch.column_stack(self._judge(features))
+            return torch.column_stack(self._judge(net, net["features"](chunk), calibration))
 
-        self._net.eval()
         return score_rows(columns, rows).astype(np.float64)
 
     def _answer(self, scores: Floats) -> Floats:
-        if self._closed:
-            return reject(scores[:, :-1], np.ones(len(scores)))
         threshold = self.own_threshold if self.threshold is None else self.threshold
         return reject(scores[:, :-1], known_odds(scores[:, -1], threshold, *self.score_range))
 
     def _predict_proba(self, X: AnyArray) -> Floats:
-        return self._answer(self._score(as_tensor(self._encoder(X), next(self._net.parameters()).device)))
+        net: nn.ModuleDict = self._net
+        rows = as_tensor(self._encoder(X), next(net.parameters()).device)
+        if not self._closed:
+            return self._answer(self._score(net, rows, self._calibration))
+        net.eval()
+        k = len(self.classes_) - 1
+        # Fitted without a target: the classifier of the known classes, and no row is novel.
+        proba = score_rows(
+            lambda chunk: net["classifier"](net["features"](chunk))[:, :k].softmax(dim=1), rows
+        )
+        return reject(proba.astype(np.float64), np.ones(len(proba)))
+
+
+def _state(fit: Fit, encoder: Encoder, calibration: Any, *, closed: bool) -> dict[str, Any]:
+    """Return what predicting needs, by the name of its attribute."""
+    return {"_net": fit.net, "_encoder": encoder, "_calibration": calibration, "_closed": closed}
 
 
 class _Drawer:

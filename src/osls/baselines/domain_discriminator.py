@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
 from osls._core.arrays import AnyArray, Floats
 from osls._core.parameters import inherit_parameters
+from osls._core.saving import saveable
 from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, Task, combine
 from osls.baselines.rejection import predicted_mix
 from osls.baselines.source_only import SourceOnly
 from osls.mixture import ElkanNoto, MixtureEstimator
 from osls.training.choose import LearnerSpec, choose_learner
-from osls.training.predictors import Constant, Predictor
+from osls.training.predictors import Predictor
 from osls.training.sampling import assign_folds
 
 __all__ = ["DomainDiscriminator", "rescale"]
@@ -27,6 +29,7 @@ def rescale(score: Floats, alpha: float, odds: float) -> Floats:
     return np.clip(alpha * odds * score / (1 - score), 0.0, 1.0)
 
 
+@saveable
 @inherit_parameters
 class DomainDiscriminator(SourceOnly):
     r"""Tell source from target, rescale to P(known), and let the source classifier share that out.
@@ -61,6 +64,8 @@ class DomainDiscriminator(SourceOnly):
     True
     """
 
+    short_name: ClassVar[str] = "domain-disc"
+
     def __init__(
         self,
         *,
@@ -74,7 +79,7 @@ class DomainDiscriminator(SourceOnly):
 
     def _adapt(self, task: Task) -> Adaptation:
         n, m = len(task.y), task.X_target.shape[0]
-        self._models = self._train(task)
+        classifier = self._train(task).predictor
         pool = stack_rows(task.X, task.X_target)
         learner = choose_learner(
             self.discriminator,
@@ -88,22 +93,30 @@ class DomainDiscriminator(SourceOnly):
         domain = np.repeat([1, 0], [n, m])
         models = learner.cross_fit(domain, np.ones(n + m), fold, 2, seed=int(task.rng.integers(2**31)))
         scores = models.scores[:, 1]
-        self._discriminator: Predictor = models.predictor
         mixture = ElkanNoto() if self.mixture is None else clone(self.mixture)
         out = fold >= 0
-        self._alpha = mixture.fit(scores[:n][out[:n]], scores[n:][out[n:]]).alpha_
-        self._odds = m / n
-        known = rescale(scores[n:], self._alpha, self._odds)
-        proba = combine(known, self._models.predictor.predict_proba(task.X_target), np.ones(task.k))
-        self.history_.append({"step": "known share", "alpha": self._alpha})
+        alpha = float(mixture.fit(scores[:n][out[:n]], scores[n:][out[n:]]).alpha_)
+        task.history.append({"step": "known share", "alpha": alpha})
+        rejecting = DomainRejection(classifier, models.predictor, alpha, m / n)
+        proba = rejecting.combine(scores[n:], classifier.predict_proba(task.X_target))
         marginal, _ = predicted_mix(proba[out[n:]], task.source_marginal)
-        return Adaptation(marginal, 1 - self._alpha, proba)
+        return Adaptation(marginal, 1 - alpha, proba, learned={"_predictor": rejecting})
 
-    def _adapt_to_nothing(self, task: Task) -> Adaptation:
-        self._discriminator, self._alpha, self._odds = Constant((0.0, 1.0)), 1.0, 1.0
-        return super()._adapt_to_nothing(task)
 
-    def _predict_proba(self, X: AnyArray) -> Floats:
-        known = rescale(self._discriminator.predict_proba(X)[:, 1], self._alpha, self._odds)
-        classes = self._models.predictor.predict_proba(X)
-        return combine(known, classes, np.ones(classes.shape[1]))
+@saveable
+@dataclass(frozen=True)
+class DomainRejection:
+    """A source classifier whose rows a domain discriminator may reject."""
+
+    classifier: Predictor
+    discriminator: Predictor
+    alpha: float
+    odds: float
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        return self.combine(self.discriminator.predict_proba(X)[:, 1], self.classifier.predict_proba(X))
+
+    def combine(self, domain_score: Floats, class_proba: Floats) -> Floats:
+        """Return probabilities of all k + 1 classes."""
+        known = rescale(domain_score, self.alpha, self.odds)
+        return combine(known, class_proba, np.ones(class_proba.shape[1]))

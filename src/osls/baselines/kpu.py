@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -10,22 +12,26 @@ from scipy.special import expit, softmax
 from torch import Tensor
 
 from osls._core.arrays import AnyArray, Bools, Floats, Ints
+from osls._core.parameters import AtLeast, Between, Constraint
+from osls._core.progress import History
+from osls._core.saving import saveable
+from osls._core.statistics import keep_as_novel, with_novel
 from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.baselines.deep import Callback
 from osls.baselines.open_set_losses import k_positive_unlabeled
 from osls.baselines.rejection import reject
 from osls.mixture import BestBins, bbe_by_class
-from osls.pu.cvir import keep_as_novel
-from osls.training.choose import LearnerSpec, choose_learner
+from osls.training.choose import LearnerSpec, choose_network
 from osls.training.learners import NetworkLearner
 from osls.training.predictors import Networks
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Trainer, as_tensor, seeded
 
-__all__ = ["KPU"]
+__all__ = ["KPU", "best_head"]
 
 
+@saveable
 class KPU(OpenSetAdapter):
     r"""One network with k heads, of which head j tells class j from the rest of the target.
 
@@ -70,7 +76,15 @@ class KPU(OpenSetAdapter):
     (2,)
     """
 
+    short_name: ClassVar[str] = "k-pu"
+
     class_shares_: Floats
+
+    parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "warm_start": Between(0, 1),
+        "n_folds": AtLeast(1),
+        "max_steps": AtLeast(1, optional=True),
+    }
 
     def __init__(
         self,
@@ -98,19 +112,16 @@ class KPU(OpenSetAdapter):
         self.random_state = random_state
 
     def _adapt(self, task: Task) -> Adaptation:
-        if not 0 < self.warm_start < 1:
-            raise ValueError(f"warm_start must lie in (0, 1); got {self.warm_start}.")
-        self._closed = False
         m = task.X_target.shape[0]
-        learner = self._learner(stack_rows(task.X, task.X_target), task)
+        learner = self._learner(stack_rows(task.X, task.X_target))
         n_folds = check_folds(task.y, task.classes, self.n_folds, m, least=1)
         fold = assign_folds(np.concatenate([task.y, np.full(m, task.k)]), n_folds, task.rng)
-        scores, bins = self._alternate(learner, task, fold)
-        self.class_shares_ = bins.alpha
-        return Adaptation(bins.marginal, _rest(bins.alpha), self._answer(expit(scores)))
+        heads, scores, bins = self._alternate(learner, task, fold)
+        learned = {"class_shares_": bins.alpha, "_predictor": heads}
+        return Adaptation(bins.marginal, _rest(bins.alpha), best_head(expit(scores)), learned=learned)
 
-    def _alternate(self, learner: NetworkLearner, task: Task, fold: Ints) -> tuple[Floats, BestBins]:
-        """Train the heads; return the target's logits and the classes' best bins."""
+    def _alternate(self, learner: NetworkLearner, task: Task, fold: Ints) -> tuple[Heads, Floats, BestBins]:
+        """Train the heads; return them, the target's logits and the classes' best bins."""
         n, everyone, n_folds = len(task.y), np.arange(len(fold)), int(fold.max()) + 1
         y = torch.from_numpy(task.y).to(learner.device)
         balanced = 1 / np.bincount(task.y)[task.y]
@@ -120,7 +131,7 @@ class KPU(OpenSetAdapter):
         epoch = max(1, max(n, len(fold) - n) // schedule.batch_size)
         with seeded(int(task.rng.integers(2**31))) as generator:
             networks = learner.new_networks(n_folds, task.k)
-            self._predictor = learner.predictor(networks, n_folds)
+            predictor = learner.predictor(networks, n_folds)
             trainer = Trainer(networks, schedule)
             source, target = (
                 [EpochSampler(np.where(fold == f, 0, weight), generator) for f in range(n_folds)]
@@ -144,9 +155,8 @@ class KPU(OpenSetAdapter):
                     logits[:, :size], y[rows[:, :size]], logits[:, size:], kept[rows[:, size:] - n]
                 )
 
-            while trainer.steps_done < schedule.steps:
-                loss = trainer.run(loss_of_next_batch, min(epoch, schedule.steps - trainer.steps_done))
-                scores = self._predictor.held_out_logits(learner.rows, scorer)
+            for loss in trainer.epochs(loss_of_next_batch, schedule.ends(epoch)):
+                scores = predictor.held_out_logits(learner.rows, scorer)
                 scores_s, scores_t = scores[:n][out[:n]], scores[n:][out[n:]]
                 bins = bbe_by_class(scores_s, task.y[out[:n]], scores_t, delta=self.delta, gamma=self.gamma)
                 warm = trainer.steps_done < self.warm_start * schedule.steps
@@ -154,48 +164,57 @@ class KPU(OpenSetAdapter):
                     kept[torch.from_numpy(ranked)] = torch.from_numpy(
                         _keep(scores[n:][ranked], bins.alpha)
                     ).to(learner.device)
-                self._record("warm start" if warm else "cvir", loss, bins, scores[n:])
-        return scores[n:], bins
+                self._record("warm start" if warm else "cvir", loss, bins, scores[n:], task.history)
+        return Heads(predictor), scores[n:], bins
 
-    def _record(self, step: str, loss: float, bins: BestBins, scores: Floats) -> None:
-        epoch, novel = len(self.history_) + 1, _rest(bins.alpha)
-        marginal = [*((1 - novel) * bins.marginal).tolist(), novel]
-        self.history_.append(
+    def _record(self, step: str, loss: float, bins: BestBins, scores: Floats, history: History) -> None:
+        epoch, novel = len(history) + 1, _rest(bins.alpha)
+        marginal = with_novel(bins.marginal, novel).tolist()
+        history.append(
             {"step": step, "epoch": epoch, "loss": loss, "novel_share": novel, "target_marginal": marginal}
         )
         if self.callback is not None:
-            self.callback(epoch, self._answer(expit(scores)))
+            self.callback(epoch, best_head(expit(scores)))
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
-        learner = self._learner(task.X, task)
+        learner = self._learner(task.X)
         fold = assign_folds(
             task.y, check_folds(task.y, task.classes, self.n_folds, len(task.y), least=1), task.rng
         )
         models = learner.cross_fit(task.y, np.ones(len(task.y)), fold, task.k, int(task.rng.integers(2**31)))
         # A network learner leaves networks behind.
-        self._predictor = cast(Networks, models.predictor)
-        self._closed = True
-        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
+        heads = Heads(cast(Networks, models.predictor), closed=True)
+        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)), learned={"_predictor": heads})
 
-    def _learner(self, X: AnyArray, task: Task) -> NetworkLearner:
-        learner = choose_learner(
+    def _learner(self, X: AnyArray) -> NetworkLearner:
+        return choose_network(
             self.network,
             X,
             max_steps=self.max_steps,
             device=self.device,
-            n_jobs=None,
-            networks_only=True,
+            complaint=f"network must be a network: k heads share its layers; got {self.network!r}.",
         )
-        if not isinstance(learner, NetworkLearner):
-            raise ValueError(f"network must be a network: k heads share its layers; got {self.network!r}.")
-        return learner
 
-    def _answer(self, scores: Floats) -> Floats:
-        return reject(scores, np.ones(len(scores)) if self._closed else scores.max(axis=1))
 
-    def _predict_proba(self, X: AnyArray) -> Floats:
-        logits = self._predictor.logits(as_tensor(self._predictor.encoder(X), self._predictor.device))
-        return self._answer((softmax(logits, axis=2) if self._closed else expit(logits)).mean(axis=0))
+@saveable
+@dataclass(frozen=True)
+class Heads:
+    """Networks of which output j says how surely a row is of class j; ``closed`` if no row can be novel."""
+
+    networks: Networks
+    closed: bool = False
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        logits = self.networks.logits(as_tensor(self.networks.encoder(X), self.networks.device))
+        if self.closed:
+            proba = softmax(logits, axis=2).mean(axis=0)
+            return reject(proba, np.ones(len(proba)))
+        return best_head(expit(logits).mean(axis=0))
+
+
+def best_head(scores: Floats) -> Floats:
+    """Give a row to the head with the highest score, or to the novel class if none reaches 1/2."""
+    return reject(scores, scores.max(axis=1))
 
 
 def _rest(shares: Floats) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,17 @@ from scipy.special import expit
 
 from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.parameters import inherit_parameters
+from osls._core.saving import kept_as, saveable
+from osls._core.statistics import with_novel
 from osls.base import Adaptation, Task, combine
 from osls.baselines.source_only import SourceOnly
 from osls.shift.calibration import fit_temperature, scale
-from osls.training.predictors import Predictor
+from osls.training.predictors import Predictor, Tempered
 
 __all__ = ["OpenSetEM", "confidence", "open_set_em"]
 
 
+@kept_as("function")
 def confidence(proba: Floats) -> Floats:
     """Largest class probability: the plainest score of "this row is of a known class"."""
     return np.asarray(proba.max(axis=1))
@@ -41,6 +45,7 @@ def open_set_em(proba: Floats, known: Floats, source_mix: Floats, *, iterations:
     return np.asarray(mix)
 
 
+@saveable
 @inherit_parameters
 class OpenSetEM(SourceOnly):
     r"""The rival of Ye et al.: no training on the target, an EM over the outputs of what is there already.
@@ -90,57 +95,71 @@ class OpenSetEM(SourceOnly):
         self.reference_discount = reference_discount
 
     def _adapt(self, task: Task) -> Adaptation:
-        out_of_fold = self._classify(task)
-        reference = self._proba(_mix_pairs(task.X, task.y, task.rng))
-        source_scores, reference_scores = self.known_score(out_of_fold), self.known_score(reference)
+        classifier, out_of_fold = self._classify(task)
+        reference = classifier.predict_proba(_mix_pairs(task.X, task.y, task.rng))
         # Stage 1: put the score on [0, 1], half way between the two medians, and read off rho_s.
-        self._centre = float(np.median(source_scores) + np.median(reference_scores)) / 2
-        half = float(np.median(source_scores) - np.median(reference_scores)) / 2
-        self._width = max(half, 1e-3)
-        mu_1 = float(self._known(out_of_fold).mean())
-        mu_0 = float(self._known(reference).mean()) / self.reference_discount
+        medians = [float(np.median(self.known_score(proba))) for proba in (out_of_fold, reference)]
+        knows = KnownScore(self.known_score, sum(medians) / 2, max((medians[0] - medians[1]) / 2, 1e-3))
+        mu_1 = float(knows(out_of_fold).mean())
+        mu_0 = float(knows(reference).mean()) / self.reference_discount
         rho_s = mu_0 / (1 - mu_1 + mu_0)
         # Stage 2: EM over k+1 classes.
-        proba = self._proba(task.X_target)
-        known = self._known(proba)
+        proba = classifier.predict_proba(task.X_target)
+        known = knows(proba)
         source_mix = np.append(rho_s * task.source_marginal, 1 - rho_s)
         mix = open_set_em(proba, known, source_mix)
         # Stage 3: the novel share, corrected for the score's own errors.
         share_known = (known.mean() - mu_0) / (mu_1 - mu_0) if mu_1 > mu_0 else 1.0
         novel_share = 1 - float(np.clip(share_known, 0, 1))
-        self.history_.append({"step": "em", "rho_s": rho_s, "novel_by_em": float(mix[-1])})
+        task.history.append({"step": "em", "rho_s": rho_s, "novel_by_em": float(mix[-1])})
         marginal = mix[:-1] / mix[:-1].sum()
-        self._ratio = np.append((1 - novel_share) * marginal, novel_share) / source_mix
-        return Adaptation(marginal, novel_share, self._correct(proba))
+        corrected = Reweighted(classifier, knows, with_novel(marginal, novel_share) / source_mix)
+        return Adaptation(marginal, novel_share, corrected.correct(proba), learned={"_predictor": corrected})
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
-        self._classify(task)
-        self._centre, self._width = -np.inf, 1.0
-        self._ratio = np.append(np.ones(task.k), 0.0)
-        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
+        classifier, _ = self._classify(task)
+        everything_known = KnownScore(self.known_score, -np.inf, 1.0)
+        learned = {"_predictor": Reweighted(classifier, everything_known, np.append(np.ones(task.k), 0.0))}
+        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)), learned=learned)
 
-    def _classify(self, task: Task) -> Floats:
-        """Train the source classifier, calibrate it, and return its out-of-fold probabilities."""
+    def _classify(self, task: Task) -> tuple[Tempered, Floats]:
+        """Train the source classifier, calibrate it, and return its out-of-fold probabilities as well."""
         models = self._train(task, least_folds=2)
-        self._predictor: Predictor = models.predictor
-        self._beta = fit_temperature(models.scores, task.y)
-        return scale(models.scores, self._beta)
+        beta = fit_temperature(models.scores, task.y)
+        return Tempered(models.predictor, beta), scale(models.scores, beta)
 
-    def _proba(self, X: AnyArray) -> Floats:
-        return scale(self._predictor.predict_proba(X), self._beta)
 
-    def _known(self, proba: Floats) -> Floats:
-        return np.asarray(expit((self.known_score(proba) - self._centre) / self._width))
+@saveable
+@dataclass(frozen=True)
+class KnownScore:
+    """From class probabilities to how surely a row is of a known class, in [0, 1]."""
 
-    def _correct(self, proba: Floats) -> Floats:
-        """Bayes' rule with the target's mix in place of the source's."""
-        known = self._known(proba)
-        weighted_known = known * (proba @ self._ratio[:-1])
-        total = weighted_known + (1 - known) * self._ratio[-1]
-        return combine(weighted_known / np.maximum(total, 1e-300), proba, self._ratio[:-1])
+    score: Callable[[Floats], Floats]
+    centre: float
+    width: float
 
-    def _predict_proba(self, X: AnyArray) -> Floats:
-        return self._correct(self._proba(X))
+    def __call__(self, proba: Floats) -> Floats:
+        return np.asarray(expit((self.score(proba) - self.centre) / self.width))
+
+
+@saveable
+@dataclass(frozen=True)
+class Reweighted:
+    """A source classifier corrected by Bayes' rule, with the target's mix in place of the source's."""
+
+    classifier: Predictor
+    knows: KnownScore
+    ratio: Floats
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        return self.correct(self.classifier.predict_proba(X))
+
+    def correct(self, proba: Floats) -> Floats:
+        """Return probabilities of all k + 1 classes."""
+        known = self.knows(proba)
+        weighted_known = known * (proba @ self.ratio[:-1])
+        total = weighted_known + (1 - known) * self.ratio[-1]
+        return combine(weighted_known / np.maximum(total, 1e-300), proba, self.ratio[:-1])
 
 
 def _mix_pairs(X: AnyArray, y: Ints, rng: np.random.Generator) -> AnyArray:

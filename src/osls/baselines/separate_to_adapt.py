@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from osls._core.parameters import inherit_parameters
+from osls._core.saving import saveable
 from osls.baselines.backprop_oda import most_probable
 from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
 from osls.baselines.open_set_losses import (
@@ -25,6 +26,7 @@ from osls.training.nets.features import discriminator_head
 __all__ = ["SeparateToAdapt"]
 
 
+@saveable
 @inherit_parameters
 class SeparateToAdapt(DeepAdapter):
     """Separate the target into known and novel first, then align the known part and learn the novel one.
@@ -71,6 +73,8 @@ class SeparateToAdapt(DeepAdapter):
     >>> model.target_proba_.shape
     (150, 3)
     """
+
+    short_name: ClassVar[str] = "sta"
 
     def __init__(
         self,
@@ -144,5 +148,5 @@ class SeparateToAdapt(DeepAdapter):
         last = torch.full_like(novel, fit.k)
         return self._adapt_known(fit, batch, progress=1.0) + self.novelty * cross_entropy(logits, last)
 
-    def _judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        return most_probable(self._net["classifier"](features))
+    def _judge(self, net: nn.ModuleDict, features: Tensor, calibration: Any) -> tuple[Tensor, Tensor]:
+        return most_probable(net["classifier"](features))

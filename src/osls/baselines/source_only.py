@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from osls._core.arrays import AnyArray, Floats
+from osls._core.parameters import AtLeast, Constraint
+from osls._core.saving import saveable
 from osls._core.validation import check_folds
 from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.training.choose import LearnerSpec, as_fitted, choose_learner
 from osls.training.learners import FoldModels
-from osls.training.predictors import Constant
+from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
 
 __all__ = ["SourceOnly"]
 
 
+@saveable
 class SourceOnly(OpenSetAdapter):
     """A classifier of the known classes that ignores the target; it never answers "novel".
 
@@ -41,6 +46,11 @@ class SourceOnly(OpenSetAdapter):
     0.0
     """
 
+    parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "n_folds": AtLeast(1),
+        "max_steps": AtLeast(1, optional=True),
+    }
+
     def __init__(
         self,
         *,
@@ -61,14 +71,14 @@ class SourceOnly(OpenSetAdapter):
         self.random_state = random_state
 
     def _adapt(self, task: Task) -> Adaptation:
-        self._models = self._train(task)
-        proba = self._with_novel(self._models.predictor.predict_proba(task.X_target))
+        never_novel = NeverNovel(self._train(task).predictor)
+        proba = never_novel.predict_proba(task.X_target)
         predicted = np.bincount(proba.argmax(axis=1), minlength=task.k + 1)[: task.k]
-        return Adaptation(predicted / predicted.sum(), 0.0, proba)
+        return Adaptation(predicted / predicted.sum(), 0.0, proba, learned={"_predictor": never_novel})
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
-        self._models = self._train(task)
-        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)))
+        learned = {"_predictor": NeverNovel(self._train(task).predictor)}
+        return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)), learned=learned)
 
     def _train(self, task: Task, *, least_folds: int = 1) -> FoldModels:
         n_folds = check_folds(task.y, task.classes, self.n_folds, len(task.y), least=least_folds)
@@ -86,9 +96,14 @@ class SourceOnly(OpenSetAdapter):
             task.y, np.ones(len(task.y)), fold, task.k, seed=int(task.rng.integers(2**31))
         )
 
-    def _predict_proba(self, X: AnyArray) -> Floats:
-        return self._with_novel(self._models.predictor.predict_proba(X))
 
-    @staticmethod
-    def _with_novel(proba: Floats) -> Floats:
+@saveable
+@dataclass(frozen=True)
+class NeverNovel:
+    """A classifier of the known classes with a column of zeros for the novel one."""
+
+    classifier: Predictor
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        proba = self.classifier.predict_proba(X)
         return np.column_stack([proba, np.zeros(len(proba))])

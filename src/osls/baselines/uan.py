@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from osls._core.parameters import inherit_parameters
+from osls._core.saving import saveable
 from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
 from osls.baselines.open_set_losses import (
     domain_loss,
@@ -21,6 +22,7 @@ from osls.training.nets.features import discriminator_head
 __all__ = ["UAN"]
 
 
+@saveable
 @inherit_parameters
 class UAN(DeepAdapter):
     r"""Adversarial alignment weighted by how transferable each row looks.
@@ -95,6 +97,6 @@ class UAN(DeepAdapter):
             unit_mean_weight(separate[1].detach().sigmoid() - target_entropy),
         )
 
-    def _judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        proba = self._net["classifier"](features).softmax(dim=1)
-        return proba, self._net["separate"](features).sigmoid() - normalised_entropy(proba)
+    def _judge(self, net: nn.ModuleDict, features: Tensor, calibration: Any) -> tuple[Tensor, Tensor]:
+        proba = net["classifier"](features).softmax(dim=1)
+        return proba, net["separate"](features).sigmoid() - normalised_entropy(proba)

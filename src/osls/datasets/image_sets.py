@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from osls._core.arrays import AnyArray
+from osls._core.extras import require
 from osls.datasets.download import Origin, find_first
 from osls.datasets.loading import Labelled, named_classes, prepared
 
@@ -34,8 +35,7 @@ _ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff")
 
 def read_image(path: str | os.PathLike[str], size: int) -> AnyArray:
     """Decode an image file as uint8 of shape (size, size, 3); the whole picture is squeezed to a square."""
-    from PIL import Image, UnidentifiedImageError
-
+    Image = require("PIL.Image", extra="images")
     try:
         with Image.open(path) as image:
             if image.width * image.height > _MAX_PIXELS:
@@ -43,7 +43,7 @@ def read_image(path: str | os.PathLike[str], size: int) -> AnyArray:
             # A JPEG can be decoded at a fraction of its size, which is much faster.
             image.draft("RGB", (2 * size, 2 * size))
             small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+    except (OSError, SyntaxError) as error:
         if isinstance(error, FileNotFoundError):
             raise
         raise ValueError(f"{path} is not an image that can be read: {error}") from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from osls._core.names import unknown
 from osls.datasets.breeds import load_entity30
 from osls.datasets.cifar import CIFAR10, CIFAR100, load_cifar
 from osls.datasets.image_sets import load_breakhis, load_breakhis400x, load_dermnet, load_utkface
@@ -123,7 +123,5 @@ DATASETS = {
 def load_dataset(name: str) -> Dataset:
     """Look a data set up by name."""
     if name not in DATASETS:
-        near = difflib.get_close_matches(name, DATASETS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"unknown data set {name!r}; known: {', '.join(DATASETS)}.{hint}")
+        raise ValueError(unknown("data set", name, DATASETS))
     return DATASETS[name]

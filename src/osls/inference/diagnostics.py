@@ -16,6 +16,8 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from osls._core.arrays import Bools, Floats
+from osls._core.saving import saveable
+from osls._core.statistics import effective_size
 from osls.mixture import BBE, DEDPUL
 from osls.shift.scores import HeldOutScores
 
@@ -25,6 +27,7 @@ Status = Literal["identified", "upper bound only", "do not trust"]
 _ORDER: tuple[Status, ...] = ("identified", "upper bound only", "do not trust")
 
 
+@saveable
 @dataclass(frozen=True)
 class Check:
     """One diagnostic: a figure, the limit it is held against, and what it means in plain words."""
@@ -37,6 +40,7 @@ class Check:
     consequence: Status = "do not trust"
 
 
+@saveable
 @dataclass(frozen=True)
 class Verdict:
     """The conclusion, and why."""
@@ -48,6 +52,7 @@ class Verdict:
         return self.status + "".join(f"\n- {reason}" for reason in self.reasons)
 
 
+@saveable
 @dataclass(frozen=True)
 class Diagnostics:
     """All checks of a fit, and curves worth drawing (name -> (x, y))."""
@@ -234,7 +239,7 @@ def _difference(
     order = np.argsort(np.concatenate([a, b]), kind="stable")
     below = np.cumsum(np.concatenate([w / w.sum(), np.zeros(len(b))])[order])
     area = 1 - float(below[order >= len(a)].mean())
-    effective = w.sum() ** 2 / np.square(w).sum()
+    effective = effective_size(w)
     return (area - 0.5) / float(np.sqrt((1 / effective + 1 / len(b)) / 12)), area
 
 
@@ -251,7 +256,7 @@ def _present(mix: Floats, interval: Floats | None, names: list[str], m: int) -> 
 
 def _effective_size(scores: HeldOutScores, known_mix: Floats) -> Check:
     weight = scores.weights(known_mix)
-    size = float(weight.sum() ** 2 / np.square(weight).sum())
+    size = effective_size(weight)
     message = f"The re-weighted source is worth only {size:.0f} rows: too few to estimate from."
     return Check("effective sample size", size, _MIN_EFFECTIVE, size >= _MIN_EFFECTIVE, message)
 

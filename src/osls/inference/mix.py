@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from osls._core.arrays import Floats
+from osls._core.statistics import with_novel
 from osls.inference.intervals import bootstrap_mix, normal_interval
 from osls.inference.novelty import NoveltyTest, novelty_test
 from osls.mixture import BBE, MixtureEstimator, bbe_by_class
@@ -54,8 +55,7 @@ class MixFromScores:
     def mix(self, scores: HeldOutScores) -> Floats:
         """Shares of all k + 1 classes."""
         marginal = self.known_marginal(scores)
-        novel = self.novel_share(scores, marginal)
-        return np.append((1 - novel) * marginal, novel)
+        return with_novel(marginal, self.novel_share(scores, marginal))
 
     def test(self, scores: HeldOutScores, level: float) -> NoveltyTest:
         """Test "nothing is new".

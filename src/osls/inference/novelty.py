@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from osls._core.arrays import Floats
+from osls._core.statistics import effective_size
 
 __all__ = ["NoveltyTest", "novelty_test"]
 
@@ -80,7 +81,7 @@ def novelty_test(
     """
     source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
     weight = np.ones(len(source)) if weight is None else np.asarray(weight, dtype=float)
-    n = float(weight.sum() ** 2 / np.square(weight).sum())
+    n = effective_size(weight)
     m = len(target)
     inflation = _CROSS_FITTING if cross_fitted else 1.0
     observed = _largest_excess(source, target, weight, n) / inflation

@@ -12,38 +12,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from osls._core.arrays import Floats
-from osls.mixture.bootstrap import Scores, bootstrap_interval, thin
+from osls.mixture.bootstrap import bootstrap_interval, thin
+from osls.mixture.sample import Sample, check_probabilities, check_scores
 
-__all__ = ["MixtureEstimator", "check_probabilities", "check_scores"]
-
-
-def check_scores(scores: ArrayLike, name: str) -> Floats:
-    """Return one-dimensional finite floating-point scores, or say which argument is wrong and how."""
-    array = np.asarray(scores)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, one score a row; got shape {array.shape}.")
-    if array.size == 0:
-        raise ValueError(f"{name} is empty; pass at least one score.")
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must be numbers, not {array.dtype}.")
-    if array.dtype.kind != "f":
-        array = array.astype(np.float64)
-    # A sum is one pass without a temporary; only a suspicious sum pays for the exact check.
-    if not np.isfinite(array.sum(dtype=np.float64)) and not np.isfinite(array).all():
-        raise ValueError(f"{name} contains NaN or infinite values; drop or replace those rows.")
-    return array
-
-
-def check_probabilities(scores: Floats, name: str) -> None:
-    """Complain about scores outside [0, 1]; say how to turn logits into probabilities."""
-    low, high = float(scores.min()), float(scores.max())
-    if low < 0 or high > 1:
-        raise ValueError(
-            f"{name} must be probabilities in [0, 1] of being positive; got values from {low:g} to {high:g}. "
-            "If these are logits, pass 1 / (1 + exp(-logits))."
-        )
+__all__ = ["MixtureEstimator"]
 
 
 class MixtureEstimator(BaseEstimator):  # type: ignore[misc]
@@ -61,7 +33,9 @@ class MixtureEstimator(BaseEstimator):  # type: ignore[misc]
     """
 
     alpha_: float
-    _scores: Scores
+    # What a bootstrap resamples, and the factor from the spread it finds to that on all scores.
+    _samples: tuple[Sample, Sample]
+    _shrink: float
     _needs_probability = False
 
     def fit(
@@ -69,6 +43,7 @@ class MixtureEstimator(BaseEstimator):  # type: ignore[misc]
         positive_scores: ArrayLike,
         unlabeled_scores: ArrayLike,
         positive_weight: ArrayLike | None = None,
+        unlabeled_weight: ArrayLike | None = None,
     ) -> Self:
         """Estimate the share of positives among the unlabelled examples.
 
@@ -80,28 +55,32 @@ class MixtureEstimator(BaseEstimator):  # type: ignore[misc]
             Scores of unlabelled examples that the scoring model was not trained on.
         positive_weight : array-like of shape (n,), optional
             Importance weights of the positive examples (any scale).
+        unlabeled_weight : array-like of shape (m,), optional
+            The same for the unlabelled examples.
 
         Returns
         -------
         self
         """
-        positive = check_scores(positive_scores, "positive_scores")
-        unlabeled = check_scores(unlabeled_scores, "unlabeled_scores")
-        weight = None if positive_weight is None else _check_weight(positive_weight, len(positive))
-        if weight is not None and not weight.all():
-            # Scores without weight say nothing; nor may they stretch a range or be all that is resampled.
-            positive, weight = positive[weight > 0], weight[weight > 0]
+        return self.fit_samples(
+            _checked_sample(positive_scores, positive_weight, "positive"),
+            _checked_sample(unlabeled_scores, unlabeled_weight, "unlabeled"),
+        )
+
+    def fit_samples(self, positive: Sample, unlabeled: Sample) -> Self:
+        """Fit to two samples, which may be counts instead of rows (:mod:`osls.streaming`)."""
         if self._needs_probability:
-            check_probabilities(positive, "positive_scores")
-            check_probabilities(unlabeled, "unlabeled_scores")
-        self._fit(positive, unlabeled, weight)
-        self._scores = thin(positive, unlabeled, weight)
+            check_probabilities(positive.scores, "positive_scores")
+            check_probabilities(unlabeled.scores, "unlabeled_scores")
+        self._fit(positive, unlabeled)
+        *samples, self._shrink = thin(positive, unlabeled)
+        self._samples = (samples[0], samples[1])
         self.__dict__.pop("interval_", None)
         return self
 
     @abstractmethod
-    def _fit(self, positive: Floats, unlabeled: Floats, weight: Floats | None) -> None:
-        """Set ``alpha_`` and whatever else the method learns from validated scores."""
+    def _fit(self, positive: Sample, unlabeled: Sample) -> None:
+        """Set ``alpha_`` and whatever else the method learns from validated samples."""
 
     def interval(
         self, level: float = 0.95, *, n_boot: int = 200, random_state: int = 0
@@ -130,13 +109,19 @@ class MixtureEstimator(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
 
-        def estimate(positive: Floats, unlabeled: Floats, weight: Floats | None) -> float:
+        def estimate(positive: Sample, unlabeled: Sample) -> float:
             replicate = clone(self)
-            replicate._fit(positive, unlabeled, weight)
+            replicate._fit(positive, unlabeled)
             return float(replicate.alpha_)
 
         return bootstrap_interval(
-            estimate, self._scores, self.alpha_, level=level, n_boot=n_boot, random_state=random_state
+            estimate,
+            self._samples,
+            self.alpha_,
+            shrink=self._shrink,
+            level=level,
+            n_boot=n_boot,
+            random_state=random_state,
         )
 
     @cached_property
@@ -151,13 +136,21 @@ class MixtureEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _check_weight(weight: ArrayLike, n: int) -> Floats:
+def _checked_sample(scores: ArrayLike, weight: ArrayLike | None, side: str) -> Sample:
+    array = check_scores(scores, f"{side}_scores")
+    if weight is None:
+        return Sample(array)
+    weights = _check_weight(weight, len(array), side)
+    # Scores without weight say nothing; nor may they stretch a range or be all that is resampled.
+    return Sample(array, weights) if weights.all() else Sample(array, weights).take(weights > 0)
+
+
+def _check_weight(weight: ArrayLike, n: int, side: str) -> Floats:
     array = np.asarray(weight, dtype=np.float64)
     if array.shape != (n,):
         raise ValueError(
-            f"positive_weight must have one entry for each of the {n} positive_scores; "
-            f"got shape {array.shape}."
+            f"{side}_weight must have one entry for each of the {n} {side}_scores; got shape {array.shape}."
         )
     if not np.isfinite(array).all() or (array < 0).any() or array.sum() <= 0:
-        raise ValueError("positive_weight must be finite, non-negative and not all zero.")
+        raise ValueError(f"{side}_weight must be finite, non-negative and not all zero.")
     return array

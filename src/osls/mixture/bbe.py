@@ -19,7 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from osls._core.arrays import Floats, Ints
+from osls._core.saving import saveable
+from osls._core.statistics import dkw_radius
 from osls.mixture.base import MixtureEstimator
+from osls.mixture.sample import Sample
 
 __all__ = ["BBE", "BestBins", "BinCurve", "bbe_by_class"]
 
@@ -27,6 +30,7 @@ __all__ = ["BBE", "BestBins", "BinCurve", "bbe_by_class"]
 _COARSE = 2048
 
 
+@saveable
 class BinCurve(NamedTuple):
     """The criterion that BBE minimised, by threshold, from the smallest top bin to the largest."""
 
@@ -37,6 +41,7 @@ class BinCurve(NamedTuple):
     unlabeled_share: Floats
 
 
+@saveable
 class BBE(MixtureEstimator):
     r"""Best Bin Estimation of the share of positives among unlabelled examples.
 
@@ -88,19 +93,18 @@ class BBE(MixtureEstimator):
         self.delta = delta
         self.gamma = gamma
 
-    def _fit(self, positive: Floats, unlabeled: Floats, weight: Floats | None) -> None:
+    def _fit(self, positive: Sample, unlabeled: Sample) -> None:
         if not 0 < self.delta < 1 or not 0 <= self.gamma < 1:
             raise ValueError(f"delta and gamma must lie in (0, 1); got {self.delta} and {self.gamma}.")
-        tail = _Tail(positive, weight)
-        u_sorted = np.sort(unlabeled)
-        slack = (1 + self.gamma) * (_dkw(self.delta, len(unlabeled)) + _dkw(self.delta, tail.effective_n))
+        tail_p, tail_u = _Tail(positive), _Tail(unlabeled)
+        bands = [dkw_radius(sample.effective_n, self.delta) for sample in (unlabeled, positive)]
+        slack = (1 + self.gamma) * sum(bands)
 
         def evaluate(thresholds: Floats) -> BinCurve:
-            q_p = tail.share_at_least(thresholds)
-            q_u = 1 - np.searchsorted(u_sorted, thresholds, side="left") / len(u_sorted)
+            q_p, q_u = tail_p.share_at_least(thresholds), tail_u.share_at_least(thresholds)
             return BinCurve(thresholds, q_u / q_p, (q_u + slack) / q_p, q_p, q_u)
 
-        self.curve_ = _refine(evaluate, tail.distinct_descending, slack)
+        self.curve_ = _refine(evaluate, tail_p.distinct_descending, slack)
         best = int(np.argmin(self.curve_.upper_bound))
         self.alpha_ = float(min(1.0, self.curve_.ratio[best]))
         self.threshold_ = float(self.curve_.threshold[best])
@@ -110,17 +114,15 @@ class BBE(MixtureEstimator):
 class _Tail:
     """The share of a (weighted) sample at or above a threshold."""
 
-    def __init__(self, scores: Floats, weight: Floats | None):
-        if weight is None:
-            self.scores = np.sort(scores)
+    def __init__(self, sample: Sample):
+        if sample.weight is None:
+            self.scores = np.sort(sample.scores)
             self.cumulative = None
-            self.effective_n = float(len(scores))
         else:
-            order = np.argsort(scores)
-            self.scores = scores[order]
-            self.cumulative = np.append(0.0, np.cumsum(weight[order]))
+            order = np.argsort(sample.scores)
+            self.scores = sample.scores[order]
+            self.cumulative = np.append(0.0, np.cumsum(sample.weight[order]))
             self.cumulative /= self.cumulative[-1]
-            self.effective_n = float(weight.sum() ** 2 / np.square(weight).sum())
 
     @property
     def distinct_descending(self) -> Floats:
@@ -135,11 +137,6 @@ class _Tail:
         if self.cumulative is None:
             return np.asarray(1 - below / len(self.scores))
         return np.asarray(1 - self.cumulative[below])
-
-
-def _dkw(delta: float, n: float) -> float:
-    """Half-width of the Dvoretzky-Kiefer-Wolfowitz band, with the paper's log(4/delta)."""
-    return float(np.sqrt(np.log(4 / delta) / (2 * n)))
 
 
 def _refine(evaluate, thresholds: Floats, slack: float) -> BinCurve:  # type: ignore[no-untyped-def]

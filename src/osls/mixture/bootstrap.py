@@ -17,13 +17,14 @@ Dvoretzky-Kiefer-Wolfowitz bands, :math:`\epsilon = \sqrt{\log(4/\delta) / 2n} +
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
-from osls._core.arrays import Floats, Ints
+from osls._core.arrays import Ints
+from osls._core.statistics import dkw_radius
+from osls.mixture.sample import Sample
 
-__all__ = ["Scores", "bootstrap_interval", "thin"]
+__all__ = ["bootstrap_interval", "thin"]
 
 # Resampling more than this adds seconds, not information: the spread is rescaled to the full size.
 _CAP = 10_000
@@ -31,38 +32,20 @@ _SMALL = 30
 _CLIPPED = 0.05
 
 
-class Scores(NamedTuple):
-    """Two samples of scores, and the factor from the spread of an estimate on them to that on all scores."""
-
-    positive: Floats
-    unlabeled: Floats
-    weight: Floats | None
-    shrink: float = 1.0
-
-    @property
-    def informative(self) -> bool:
-        """Whether any two scores differ."""
-        return bool(np.ptp(np.append(self.positive, self.unlabeled)) > 0)
-
-    @property
-    def sizes(self) -> tuple[float, float]:
-        """Numbers of positive and unlabelled scores, the first as its weights leave it."""
-        w = self.weight
-        n = float(len(self.positive)) if w is None else float(w.sum() ** 2 / np.square(w).sum())
-        return n, float(len(self.unlabeled))
-
-
-def thin(positive: Floats, unlabeled: Floats, weight: Floats | None) -> Scores:
-    """Keep at most 10,000 scores of each sample, drawn without replacement and with a fixed seed.
+def thin(positive: Sample, unlabeled: Sample) -> tuple[Sample, Sample, float]:
+    """Keep at most 10,000 rows of each sample, drawn without replacement and with a fixed seed.
 
     The variance of an estimate is a / n + b / m. Thinning multiplies it by at least the smaller of the two
-    reductions, and only that one is divided out again: the interval errs on the wide side.
+    reductions, and only that one is divided out again by the factor that is returned last: the interval errs
+    on the wide side. Counts are not thinned; they are few already.
     """
     rng = np.random.default_rng(0)
-    p_rows, u_rows = _some_rows(len(positive), rng), _some_rows(len(unlabeled), rng)
-    shrink = float(np.sqrt(max(len(p_rows) / len(positive), len(u_rows) / len(unlabeled))))
+    if positive.square is not None or unlabeled.square is not None:
+        return positive, unlabeled, 1.0
+    p_rows, u_rows = _some_rows(positive.n, rng), _some_rows(unlabeled.n, rng)
+    shrink = float(np.sqrt(max(len(p_rows) / positive.n, len(u_rows) / unlabeled.n)))
     # Indexing copies: later changes to the caller's arrays must not reach the interval.
-    return Scores(positive[p_rows], unlabeled[u_rows], None if weight is None else weight[p_rows], shrink)
+    return positive.take(p_rows), unlabeled.take(u_rows), shrink
 
 
 def _some_rows(n: int, rng: np.random.Generator) -> Ints:
@@ -70,10 +53,11 @@ def _some_rows(n: int, rng: np.random.Generator) -> Ints:
 
 
 def bootstrap_interval(
-    estimate: Callable[[Floats, Floats, Floats | None], float],
-    scores: Scores,
+    estimate: Callable[[Sample, Sample], float],
+    samples: tuple[Sample, Sample],
     alpha: float,
     *,
+    shrink: float = 1.0,
     level: float = 0.95,
     n_boot: int = 200,
     random_state: int = 0,
@@ -83,11 +67,13 @@ def bootstrap_interval(
     Parameters
     ----------
     estimate : callable
-        From positive scores, unlabelled scores and weights (or None) to a share in [0, 1].
-    scores : Scores
+        From a positive and an unlabelled sample to a share in [0, 1].
+    samples : pair of Sample
         What to resample.
     alpha : float
         The estimate on all scores, the centre of the interval.
+    shrink : float, default=1.0
+        Factor from the spread of an estimate on ``samples`` to that on all scores.
     level : float, default=0.95
         Nominal coverage.
     n_boot : int, default=200
@@ -104,20 +90,15 @@ def bootstrap_interval(
         raise ValueError(f"level must lie in (0, 1); got {level}.")
     if n_boot < 1:
         raise ValueError(f"n_boot must be at least 1; got {n_boot}.")
-    if not scores.informative:
+    positive, unlabeled = samples
+    if min(positive.lowest, unlabeled.lowest) == max(positive.highest, unlabeled.highest):
         return 0.0, 1.0
     rng = np.random.default_rng(random_state)
-    draws = np.array([estimate(*_resample(scores, rng)) for _ in range(n_boot)])
-    deviation = draws - estimate(scores.positive, scores.unlabeled, scores.weight)
+    draws = np.array([estimate(positive.resampled(rng), unlabeled.resampled(rng)) for _ in range(n_boot)])
+    deviation = draws - estimate(positive, unlabeled)
     reach = np.abs(np.quantile(deviation, [(1 - level) / 2, (1 + level) / 2])).max()
-    if min(scores.sizes) < _SMALL or np.mean((draws <= 0) | (draws >= 1)) > _CLIPPED:
-        reach = max(reach, sum(np.sqrt(np.log(4 / (1 - level)) / (2 * size)) for size in scores.sizes))
-    reach *= scores.shrink
+    sizes = positive.effective_n, unlabeled.effective_n
+    if min(sizes) < _SMALL or np.mean((draws <= 0) | (draws >= 1)) > _CLIPPED:
+        reach = max(reach, sum(dkw_radius(size, 1 - level) for size in sizes))
+    reach *= shrink
     return float(max(0.0, alpha - reach)), float(min(1.0, alpha + reach))
-
-
-def _resample(scores: Scores, rng: np.random.Generator) -> tuple[Floats, Floats, Floats | None]:
-    positive, unlabeled, weight, _ = scores
-    p_rows = rng.integers(len(positive), size=len(positive))
-    u_rows = rng.integers(len(unlabeled), size=len(unlabeled))
-    return positive[p_rows], unlabeled[u_rows], None if weight is None else weight[p_rows]

@@ -19,7 +19,9 @@ from scipy.signal.windows import gaussian
 from scipy.special import logit
 
 from osls._core.arrays import Floats, Ints
+from osls._core.saving import saveable
 from osls.mixture.base import MixtureEstimator
+from osls.mixture.sample import Sample
 
 __all__ = ["DEDPUL", "em_share"]
 
@@ -30,6 +32,7 @@ _LARGEST_RATIO = 50.0
 _FORGET = 0.2  # how fast an earlier peak loses credit to smaller ratios after it
 
 
+@saveable
 class DEDPUL(MixtureEstimator):
     r"""Share of positives by the difference of estimated densities (Ivanov 2019).
 
@@ -99,20 +102,20 @@ class DEDPUL(MixtureEstimator):
         self.tol = tol
         self.max_iter = max_iter
 
-    def _fit(self, positive: Floats, unlabeled: Floats, weight: Floats | None) -> None:
+    def _fit(self, positive: Sample, unlabeled: Sample) -> None:
         if min(self.bandwidth_positive, self.bandwidth_unlabeled) <= 0:
             raise ValueError("bandwidth_positive and bandwidth_unlabeled must be positive.")
-        halfway = (np.average(positive, weights=weight) + unlabeled.mean(dtype=np.float64)) / 2
-        p, u = _logits(positive), _logits(unlabeled)
-        low, high = min(p.min(), u.min()), max(p.max(), u.max())
+        halfway = (positive.mean + unlabeled.mean) / 2
+        low = float(_logits(min(positive.lowest, unlabeled.lowest)))
+        high = float(_logits(max(positive.highest, unlabeled.highest)))
         if low == high:
             self.ratio_, self.alpha_ = np.ones(1), 1.0
             return
         centres = np.linspace(low, high, _CELLS)
-        p_count, u_count = _count(p, centres, weight), _count(u, centres)
+        p_count, u_count = _count(positive, centres), _count(unlabeled, centres)
         f_p = _density(p_count, centres, self.bandwidth_positive)
         f_u = _density(u_count, centres, self.bandwidth_unlabeled)
-        at = _quantile_cells(u_count, min(len(u), _POINTS))
+        at = _quantile_cells(u_count, min(unlabeled.n, _POINTS))
         ratio = np.minimum(f_p[at] / np.maximum(f_u[at], np.finfo(float).tiny), _LARGEST_RATIO)
         self.ratio_ = _smooth_rising(ratio, free=int(np.sum(centres[at] < _logits(halfway))))
         self.alpha_ = em_share(self.ratio_, max_gap=self.max_gap, tol=self.tol, max_iter=self.max_iter)
@@ -122,10 +125,12 @@ def _logits(scores: Floats | float) -> Floats:
     return np.asarray(logit(np.clip(np.asarray(scores, dtype=np.float64), _EDGE, 1 - _EDGE)))
 
 
-def _count(values: Floats, centres: Floats, weight: Floats | None = None) -> Floats:
-    """How many values (or how much weight) are nearest to each cell's centre."""
+def _count(sample: Sample, centres: Floats) -> Floats:
+    """How much of a sample's weight is nearest to each cell's centre."""
+    # Clipped for counts, whose middle may lie outside the range of the scores behind them.
+    values = np.clip(_logits(sample.scores), centres[0], centres[-1])
     cell = ((values - centres[0]) / (centres[1] - centres[0]) + 0.5).astype(np.intp)
-    return np.bincount(cell, weights=weight, minlength=len(centres)).astype(np.float64)
+    return np.bincount(cell, weights=sample.weight, minlength=len(centres)).astype(np.float64)
 
 
 def _density(count: Floats, centres: Floats, bandwidth: float) -> Floats:

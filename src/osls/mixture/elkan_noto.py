@@ -19,12 +19,14 @@ from typing import Literal
 
 import numpy as np
 
-from osls._core.arrays import Floats
+from osls._core.saving import saveable
 from osls.mixture.base import MixtureEstimator
+from osls.mixture.sample import Sample
 
 __all__ = ["ElkanNoto"]
 
 
+@saveable
 class ElkanNoto(MixtureEstimator):
     r"""Share of positives from the calibrated outputs of a positive-versus-unlabelled classifier.
 
@@ -87,7 +89,7 @@ class ElkanNoto(MixtureEstimator):
         self.size_ratio = size_ratio
         self.quantile = quantile
 
-    def _fit(self, positive: Floats, unlabeled: Floats, weight: Floats | None) -> None:
+    def _fit(self, positive: Sample, unlabeled: Sample) -> None:
         if self.form not in ("ratio", "mean", "max"):
             raise ValueError(f"form must be 'ratio', 'mean' or 'max'; got {self.form!r}.")
         if not self.size_ratio > 0 or not 0 < self.quantile <= 1:
@@ -95,12 +97,11 @@ class ElkanNoto(MixtureEstimator):
                 "size_ratio must be positive and quantile lie in (0, 1]; "
                 f"got {self.size_ratio} and {self.quantile}."
             )
-        p_mean = float(np.average(positive.astype(np.float64, copy=False), weights=weight))
         if self.form == "ratio":
-            # c / (1 - c) = size_ratio * p_mean / u_mean.
-            odds = self.size_ratio * _divide(p_mean, float(unlabeled.mean(dtype=np.float64)))
+            # c / (1 - c) = size_ratio * mean over the positives / mean over the unlabelled.
+            odds = self.size_ratio * _divide(positive.mean, unlabeled.mean)
         elif self.form == "mean":
-            odds = _divide(p_mean, 1 - p_mean)
+            odds = _divide(positive.mean, 1 - positive.mean)
         else:
             largest = _largest(positive, unlabeled, self.quantile)
             odds = _divide(largest, 1 - largest)
@@ -108,14 +109,19 @@ class ElkanNoto(MixtureEstimator):
         self.alpha_ = float(min(1.0, _divide(self.size_ratio, odds)))
 
 
-def _largest(positive: Floats, unlabeled: Floats, quantile: float) -> float:
+def _largest(positive: Sample, unlabeled: Sample, quantile: float) -> float:
+    """Return a quantile of both samples' scores, the lower of two neighbours; each row counts once."""
     if quantile == 1:
-        return float(max(positive.max(), unlabeled.max()))
-    return float(np.quantile(np.append(positive, unlabeled), quantile, method="lower"))
+        return max(positive.highest, unlabeled.highest)
+    scores = np.append(positive.scores, unlabeled.scores)
+    rows = np.append(positive.rows, unlabeled.rows)
+    order = np.argsort(scores, kind="stable")
+    rank = np.floor(quantile * (rows.sum() - 1))
+    return float(scores[order][np.searchsorted(np.cumsum(rows[order]), rank, side="right")])
 
 
 def _divide(numerator: float, denominator: float) -> float:
-    """A ratio of non-negative numbers; by zero it is infinite, and 0 / 0 too little to know: 0."""
+    """A ratio of non-negative numbers; division by zero gives infinity, and 0 / 0 gives 0."""
     if denominator > 0:
         return numerator / denominator
     return float("inf") if numerator > 0 else 0.0

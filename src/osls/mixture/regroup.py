@@ -10,16 +10,17 @@ region. As nobody knows which of A are negative, all of A is copied:
 
 from __future__ import annotations
 
-import numpy as np
 from sklearn.base import clone
 
-from osls._core.arrays import Floats
+from osls._core.saving import saveable
 from osls.mixture.base import MixtureEstimator
 from osls.mixture.bbe import BBE
+from osls.mixture.sample import Sample
 
 __all__ = ["Regroup"]
 
 
+@saveable
 class Regroup(MixtureEstimator):
     """ReMPE (also called ReCPE): copy the best-scoring unlabelled scores to the positives, then estimate.
 
@@ -70,13 +71,11 @@ class Regroup(MixtureEstimator):
         self.base = base
         self.fraction = fraction
 
-    def _fit(self, positive: Floats, unlabeled: Floats, weight: Floats | None) -> None:
+    def _fit(self, positive: Sample, unlabeled: Sample) -> None:
         if not 0 < self.fraction < 1:
             raise ValueError(f"fraction must lie in (0, 1); got {self.fraction}.")
-        moved = max(1, int(self.fraction * len(unlabeled)))
-        best = np.sort(unlabeled)[-moved:]
-        weight = np.ones(len(positive)) if weight is None else weight
-        copies = np.full(moved, self.fraction * weight.sum() / moved)
+        best = unlabeled.highest_rows(max(1, int(self.fraction * unlabeled.n)))
+        copies = best.scaled(self.fraction * positive.weights.sum() / best.weights.sum())
         self.base_ = BBE() if self.base is None else clone(self.base)
-        self.base_.fit(np.append(positive, best), unlabeled, np.append(weight, copies))
+        self.base_.fit_samples(positive.joined(copies), unlabeled)
         self.alpha_ = self.base_.alpha_

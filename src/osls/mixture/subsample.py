@@ -20,20 +20,24 @@ import numpy as np
 from sklearn.base import clone
 
 from osls._core.arrays import Floats
+from osls._core.saving import saveable
 from osls.mixture.base import MixtureEstimator
 from osls.mixture.bbe import BBE
+from osls.mixture.sample import Sample
 
 __all__ = ["Subsample"]
 
 
+@saveable
 class Subsample(MixtureEstimator):
     """SuMPE: thin out unlabelled examples that are known not to be positive too often, then estimate.
 
     Parameters
     ----------
-    acceptance : callable
+    acceptance : callable, optional
         From scores to probabilities of keeping them, an *upper bound* on the posterior of being positive: 1
-        where nothing is known. A module-level function if the estimator is to be pickled.
+        where nothing is known. A module-level function if the estimator is to be pickled. Without it nothing
+        is known, and the estimate is the base's own.
     base : MixtureEstimator, optional
         What estimates on the kept examples; BBE by default.
     n_draws : int, default=5
@@ -79,7 +83,7 @@ class Subsample(MixtureEstimator):
 
     def __init__(
         self,
-        acceptance: Callable[[Floats], Floats],
+        acceptance: Callable[[Floats], Floats] | None = None,
         base: MixtureEstimator | None = None,
         n_draws: int = 5,
         random_state: int = 0,
@@ -89,20 +93,26 @@ class Subsample(MixtureEstimator):
         self.n_draws = n_draws
         self.random_state = random_state
 
-    def _fit(self, positive: Floats, unlabeled: Floats, weight: Floats | None) -> None:
+    def _fit(self, positive: Sample, unlabeled: Sample) -> None:
         if self.n_draws < 1:
             raise ValueError(f"n_draws must be at least 1; got {self.n_draws}.")
         # Sorted, so that the order of the rows does not matter to what the seed keeps.
-        unlabeled = np.sort(unlabeled)
-        keep = np.asarray(self.acceptance(unlabeled), dtype=np.float64)
-        if keep.shape != unlabeled.shape or not ((keep >= 0) & (keep <= 1)).all():
-            raise ValueError("acceptance must return one probability in [0, 1] for each score.")
+        unlabeled = unlabeled.in_order()
+        keep = self._acceptance(unlabeled.scores)
         rng = np.random.default_rng(self.random_state)
         base = BBE() if self.base is None else self.base
         draws = []
         for _ in range(self.n_draws):
-            kept = unlabeled[rng.random(len(keep)) < keep]
-            # Nobody kept: nobody can be positive.
-            draws.append(clone(base).fit(positive, kept, weight).alpha_ if len(kept) else 0.0)
-        self.accepted_ = float(keep.mean())
+            kept = unlabeled.thinned(keep, rng)
+            # If no row is kept, then none was likely to be positive.
+            draws.append(clone(base).fit_samples(positive, kept).alpha_ if len(kept.scores) else 0.0)
+        self.accepted_ = float(np.average(keep, weights=unlabeled.weight))
         self.alpha_ = float(self.accepted_ * np.median(draws))
+
+    def _acceptance(self, scores: Floats) -> Floats:
+        if self.acceptance is None:
+            return np.ones(len(scores))
+        keep = np.asarray(self.acceptance(scores), dtype=np.float64)
+        if keep.shape != scores.shape or not ((keep >= 0) & (keep <= 1)).all():
+            raise ValueError("acceptance must return one probability in [0, 1] for each score.")
+        return keep

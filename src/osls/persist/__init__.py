@@ -2,7 +2,7 @@
 
 A folder holds ``manifest.json`` (the object as a tree of JSON values, versions, and the SHA-256 of every
 file), ``tensors.safetensors`` (all arrays and network weights) and ``sklearn/<n>.skops``. Loading builds only
-what :mod:`osls.persist.registry` and :mod:`osls.persist.sklearn_parts` list; no code in a model is ever run.
+what is marked as saveable and what :mod:`osls.persist.sklearn_parts` lists; no code in a model is ever run.
 The digests tell damage. They do not tell who wrote a model: load only models of people whose answers you
 would believe.
 """
@@ -41,7 +41,7 @@ def save(
     trusted: Sequence[str | type] = (),
     factories: Mapping[str, Callable[..., Any]] | None = None,
 ) -> None:
-    """Save a fitted adapter, or any object that :mod:`osls.persist.registry` lists.
+    """Save a fitted adapter, or any object of a class that is marked as saveable.
 
     The folder appears whole or not at all; an earlier model at ``path`` is replaced.
 

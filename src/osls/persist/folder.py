@@ -20,7 +20,8 @@ from osls.persist.tree import ModelError, in_short
 
 __all__ = ["FORMAT", "MANIFEST", "TENSORS", "Draft", "Stored", "current", "drafting"]
 
-FORMAT = 1
+# 2: tags are names of classes; in 1 they were paths of modules, before the first release.
+FORMAT = 2
 MANIFEST = "manifest.json"
 TENSORS = "tensors.safetensors"
 
@@ -223,6 +224,11 @@ def _check_version(manifest: dict[str, Any], path: Path) -> None:
     version = manifest.get("version")
     if type(version) is not int or version < 1:
         raise ModelError(f"{path} is damaged: its format version is {version!r}.")
+    if version < FORMAT:
+        raise ModelError(
+            f"{path} has the format version {version}, from before the first release of osls; fit the model "
+            "again and save it."
+        )
     if version > FORMAT:
         raise ModelError(
             f"{path} has the format version {version}, and this osls reads up to {FORMAT}: upgrade osls "

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from osls.persist.registry import NETWORKS, find, tag_of
+from osls.persist.registry import find, tag_of
 from osls.persist.tree import Codec, ModelError, Node, Reader, Writer
 from osls.persist.values import read_device, read_tensor, write_tensor
 from osls.training.encoding import Encoder, Verbatim
-from osls.training.learners import _Members
+from osls.training.learners import Members
 from osls.training.predictors import Networks
 from osls.training.trainer import as_tensor
 
@@ -28,7 +28,7 @@ _PROBE_ROWS = 8
 def _write_networks(value: Networks, writer: Writer, where: str) -> dict[str, Node]:
     rows = _probe(value.encoder, value.device)
     arguments = (_row_shape(value.encoder), int(value.logits(rows).shape[2]))
-    if isinstance(value.networks, _Members):
+    if isinstance(value.networks, Members):
         kept: Node = [
             _write_network(network, arguments, rows, writer, f"{where}.networks[{i}]")
             for i, network in enumerate(value.networks.networks)
@@ -50,7 +50,7 @@ def _read_networks(node: dict[str, Node], reader: Reader, where: str) -> Network
     kept, device = node["networks"], read_device(node["device"])
     networks: nn.Module
     if isinstance(kept, list):
-        networks = _Members([_read_network(item, reader, f"{where}[{i}]") for i, item in enumerate(kept)])
+        networks = Members([_read_network(item, reader, f"{where}[{i}]") for i, item in enumerate(kept)])
     else:
         networks = _read_network(kept, reader, where)
     return Networks(encoder, networks.to(device).eval(), node["members"], device)
@@ -98,9 +98,10 @@ def _write_network(
 ) -> dict[str, Node]:
     """Return the node of a network; ``arguments`` and ``rows`` are for those that a user's function made."""
     state = _write_state(network, writer, where)
-    if tag_of(type(network)) in NETWORKS:
+    tag = tag_of(type(network), "network")
+    if tag is not None:
         own: Any = network
-        return {"of": tag_of(type(network)), "arguments": _as_lists(own.arguments), "state": state}
+        return {"of": tag, "arguments": _as_lists(own.arguments), "state": state}
     return {
         "factory": _maker(network, arguments, rows, writer, where),
         "arguments": _as_lists(arguments),
@@ -119,7 +120,7 @@ def _read_network(node: dict[str, Node], reader: Reader, where: str) -> nn.Modul
         return made.eval()
     # On the meta device nothing is allocated, however large the arguments say the network is.
     with torch.device("meta"):
-        network: nn.Module = find(node["of"], NETWORKS, where)(*arguments)
+        network: nn.Module = find(node["of"], "network", where)(*arguments)
     network.load_state_dict(state, assign=True)
     return network.eval()
 

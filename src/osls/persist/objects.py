@@ -12,7 +12,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from torch import nn
 
 from osls.persist.networks import read_net, write_net
-from osls.persist.registry import CLASSES, FUNCTIONS, find, tag_of
+from osls.persist.registry import find, tag_of
 from osls.persist.tree import Codec, ModelError, Node, Reader, Writer
 
 __all__ = ["OBJECTS"]
@@ -45,7 +45,7 @@ def _write_object(value: Any, writer: Writer, where: str) -> dict[str, Node]:
 
 
 def _read_object(node: dict[str, Node], reader: Reader, where: str) -> Any:
-    kind = find(node["of"], CLASSES, where)
+    kind = find(node["of"], "class", where)
     if _has_state(kind):
         return kind.from_state(reader.attributes(node["state"], where))
     if is_dataclass(kind) or _is_named_tuple(kind):
@@ -141,8 +141,8 @@ def _routing(owner: Any, requests: Any, where: str) -> MetadataRequest:
 
 
 def _write_function(value: Any, writer: Writer, where: str) -> dict[str, Node]:
-    if tag_of(value) in FUNCTIONS:
-        return {"of": tag_of(value)}
+    if tag_of(value, "function"):
+        return {"of": tag_of(value, "function")}
     for name, function in writer.factories.items():
         if function == value:
             return {"name": name}
@@ -155,11 +155,11 @@ def _write_function(value: Any, writer: Writer, where: str) -> dict[str, Node]:
 
 
 def _read_function(node: dict[str, Node], reader: Reader, where: str) -> Any:
-    return find(node["of"], FUNCTIONS, where) if "of" in node else reader.factory(node["name"])
+    return find(node["of"], "function", where) if "of" in node else reader.factory(node["name"])
 
 
 OBJECTS = (
-    Codec("object", lambda value, writer: tag_of(type(value)) in CLASSES, _write_object, _read_object),
+    Codec("object", lambda value, writer: tag_of(type(value)) is not None, _write_object, _read_object),
     Codec(
         "function",
         lambda value, writer: callable(value) and not isinstance(value, BaseEstimator | nn.Module),

@@ -1,10 +1,7 @@
-"""What a saved model may be made of, in one place: nothing else is ever looked up by name.
+"""What a saved model may be made of: what is marked as such in its own file, and nothing else.
 
-An entry is ``module:name`` and is imported when a model holds it. The entries are part of the file format: a
-class that is moved or renamed makes old models unreadable.
-
-A class belongs here if it has ``get_state() -> dict`` and a class method ``from_state(dict)``, or is a
-dataclass, a named tuple, or a scikit-learn estimator whose ``fit`` sets names that begin or end in ``_``.
+Tags in a manifest are names such as "PULSE" or "BBE" (:func:`osls._core.saving.saveable`), not paths of
+modules: where a class lives is no part of the file format.
 """
 
 from __future__ import annotations
@@ -12,91 +9,60 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from sklearn.pipeline import Pipeline
+
+from osls._core.saving import Kind, marked
 from osls.persist.tree import ModelError, in_short
 
-__all__ = ["CLASSES", "FUNCTIONS", "NETWORKS", "find", "tag_of"]
+__all__ = ["everything", "find", "tag_of"]
 
-CLASSES = frozenset(
-    {
-        # Adapters
-        "osls.pulse:PULSE",
-        "osls.baselines.backprop_oda:BackpropODA",
-        "osls.baselines.cmu:CMU",
-        "osls.baselines.dance:DANCE",
-        "osls.baselines.domain_discriminator:DomainDiscriminator",
-        "osls.baselines.kpu:KPU",
-        "osls.baselines.open_set_em:OpenSetEM",
-        "osls.baselines.separate_to_adapt:SeparateToAdapt",
-        "osls.baselines.source_only:SourceOnly",
-        "osls.baselines.uan:UAN",
-        # What a fit leaves behind
-        "osls.pu.classifier:CorrectedDiscriminator",
-        "osls.pulse:Tempered",
-        "osls.training.encoding:Encoder",
-        "osls.training.encoding:Verbatim",
-        "osls.training.learners:FoldModels",
-        "osls.training.predictors:Blended",
-        "osls.training.predictors:Constant",
-        "osls.training.predictors:FittedClassifier",
-        "osls.training.predictors:SklearnModels",
-        "osls.inference.diagnostics:Check",
-        "osls.inference.diagnostics:Diagnostics",
-        "osls.inference.diagnostics:Verdict",
-        # Parts with a life of their own
-        "osls.mixture.bbe:BBE",
-        "osls.mixture.bbe:BinCurve",
-        "osls.mixture.bootstrap:Scores",
-        "osls.mixture.dedpul:DEDPUL",
-        "osls.mixture.elkan_noto:ElkanNoto",
-        "osls.mixture.regroup:Regroup",
-        "osls.mixture.subsample:Subsample",
-        "osls.pu.classifier:PUClassifier",
-        "osls.shift.bbse:BBSE",
-        "osls.shift.calibration:Calibrator",
-        "osls.shift.mlls:MLLS",
-        "osls.shift.rlls:RLLS",
-        # An adapter with what turns files into its rows
-        "osls.app.adapting:Adapted",
-        "osls.app.tables.encoder:TableEncoder",
-        "osls.app.tables.pictures:PictureEncoder",
-        # Taken apart rather than left to skops, which knows none of the above inside it
-        "sklearn.pipeline:Pipeline",
-    }
+# Where marked classes live, in the order of how often a model holds them. `osls.app` builds on this package,
+# so it is imported only when a model asks for something that is not marked elsewhere.
+_HOMES = (
+    "osls.pulse",
+    "osls.baselines",
+    "osls.mixture",
+    "osls.shift",
+    "osls.pu",
+    "osls.training.nets",
+    "osls.training.nets.features",
+    "osls.app.predict",
 )
-
-FUNCTIONS = frozenset(
-    {
-        "osls.baselines.open_set_em:confidence",
-        "osls.training.learners:convnet",
-    }
-)
-
-# Networks that remember their constructor's ``arguments``.
-NETWORKS = frozenset(
-    {
-        "osls.training.nets.fast_convnet:FastConvFeatures",
-        "osls.training.nets.features:ConvFeatures",
-        "osls.training.nets.features:MLPFeatures",
-        "osls.training.nets.mlp:StackedMLP",
-        "osls.training.nets.resnet:ResNet9Features",
-        "osls.training.nets.resnet:SmallResNet",
-    }
-)
+# Taken apart rather than left to skops, which knows none of ours inside it.
+_OTHERS = {"Pipeline": Pipeline}
 
 
-def tag_of(thing: Any) -> str:
-    """Return the entry that a class or function would have."""
-    return f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', '')}"
+def tag_of(thing: Any, kind: Kind = "class") -> str | None:
+    """Return the tag of a class, function or network, or None if it may not be saved."""
+    name = getattr(thing, "__name__", "")
+    known = _OTHERS.get(name) if kind == "class" and name in _OTHERS else marked(kind).get(name)
+    return name if known is thing else None
 
 
-def find(tag: Any, table: frozenset[str], where: str) -> Any:
-    """Return the class or function of an entry; what the table does not list is refused."""
-    if not isinstance(tag, str) or tag not in table:
-        raise ModelError(f"{where} asks for {tag!r}, which is none of the types that a saved model may hold.")
-    module, name = tag.split(":")
+def find(tag: Any, kind: Kind, where: str) -> Any:
+    """Return the class, function or network of a tag; whatever is not marked is refused."""
+    if isinstance(tag, str):
+        if kind == "class" and tag in _OTHERS:
+            return _OTHERS[tag]
+        for home in ("", *_HOMES):
+            if home:
+                _import(home, tag, where)
+            if tag in marked(kind):
+                return marked(kind)[tag]
+    raise ModelError(f"{where} asks for {tag!r}, which is none of the types that a saved model may hold.")
+
+
+def everything(kind: Kind) -> dict[str, Any]:
+    """Return all that a model may hold, by tag."""
+    for home in _HOMES:
+        import_module(home)
+    return {**marked(kind), **(_OTHERS if kind == "class" else {})}
+
+
+def _import(home: str, tag: str, where: str) -> None:
     try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        import_module(home)
+    except ImportError as error:
         raise ModelError(
             f"{where} needs {tag}, which this installation lacks ({in_short(error)})."
         ) from error

@@ -1,4 +1,7 @@
-"""Numbers inside scikit-learn's parts that compiled code follows without looking."""
+"""scikit-learn's estimators, through skops: only types on a list are built, and their contents are checked.
+
+Compiled code follows numbers inside trees and sparse matrices without looking.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,34 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.ensemble._forest import BaseForest
-from sklearn.ensemble._gb import BaseGradientBoosting
-from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    RandomTreesEmbedding,
+)
 from sklearn.exceptions import InconsistentVersionWarning
-from sklearn.tree._tree import Tree
 
 from osls._core.arrays import AnyArray
 from osls.persist.tree import Codec, ModelError, Node, Reader, Writer, in_short
 
 __all__ = ["ALLOWED", "SKLEARN_PARTS", "check_contents"]
+
+# Types that scikit-learn gives no public name.
+_TREE = "sklearn.tree._tree.Tree"
+_HISTOGRAM_TREE = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
+_OF_TREES = (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    RandomTreesEmbedding,
+)
 
 
 def check_contents(part: Any, name: str) -> None:
@@ -30,7 +51,7 @@ def check_contents(part: Any, name: str) -> None:
     point elsewhere loads, and ends the process at the first prediction.
     """
     for thing in _everything_in(part):
-        if isinstance(thing, Tree) and not _is_sound(thing):
+        if _is_a(thing, _TREE) and not _is_sound(thing):
             raise ModelError(f"{name} holds a decision tree whose nodes point outside of it.")
         if sparse.issparse(thing) and not _is_well_formed(thing):
             raise ModelError(f"{name} holds a sparse matrix with entries outside of it.")
@@ -60,7 +81,11 @@ def _held_by(thing: Any) -> list[Any]:
     return held
 
 
-def _is_sound(tree: Tree) -> bool:
+def _is_a(thing: Any, name: str) -> bool:
+    return f"{type(thing).__module__}.{type(thing).__qualname__}" == name
+
+
+def _is_sound(tree: Any) -> bool:
     # First the count: what the properties below return is cut from memory by it.
     if not 1 <= tree.node_count <= tree.capacity:
         return False
@@ -92,9 +117,9 @@ def _columns_agree(thing: Any) -> bool:
     """Whether an estimator lets only rows in that have the columns which its trees look at."""
     held = vars(thing) if hasattr(thing, "__dict__") and not isinstance(thing, type) else {}
     columns = held.get("n_features_in_")
-    if isinstance(held.get("tree_"), Tree):
+    if _is_a(held.get("tree_"), _TREE):
         return bool(held["tree_"].n_features == columns)
-    if isinstance(thing, BaseForest | BaseGradientBoosting) and "estimators_" in held:
+    if isinstance(thing, _OF_TREES) and "estimators_" in held:
         inner = np.asarray(held["estimators_"], dtype=object).ravel()
         return all(getattr(tree, "n_features_in_", None) == columns for tree in inner)
     if "_predictors" in held:
@@ -107,7 +132,7 @@ def _columns_agree(thing: Any) -> bool:
 
 def _predictor_is_sound(tree: Any, categorical: AnyArray) -> bool:
     """The same for the trees of histogram gradient boosting; the flags say which columns are categories."""
-    if not isinstance(tree, TreePredictor) or not len(tree.nodes):
+    if not _is_a(tree, _HISTOGRAM_TREE) or not len(tree.nodes):
         return False
     nodes = tree.nodes
     left, right, feature = (nodes[name].astype(np.int64) for name in ("left", "right", "feature_idx"))
@@ -131,7 +156,7 @@ ALLOWED = (
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.calibration._TemperatureScaling",
-    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    _HISTOGRAM_TREE,
     "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
     "sklearn.gaussian_process.kernels.ConstantKernel",
     "sklearn.gaussian_process.kernels.Matern",
@@ -144,7 +169,7 @@ ALLOWED = (
     "sklearn.model_selection._split.StratifiedKFold",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
-    "sklearn.tree._tree.Tree",
+    _TREE,
     "sklearn.utils._bunch.Bunch",
 )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,12 +14,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from osls._core.arrays import AnyArray, Floats
+from osls._core.parameters import AtLeast, Between, Constraint, OneOf, check_parameters
 from osls._core.progress import History
+from osls._core.saving import saveable
 from osls._core.validation import check_rows, stack_rows
 from osls.mixture import BBE, MixtureEstimator
 from osls.pu.cvir import Discriminator, PUProblem, refit
 from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
-from osls.training.choose import LearnerSpec, choose_learner
+from osls.training.choose import LearnerSpec, choose_learner, choose_network
 from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
@@ -136,6 +139,7 @@ def correct_domain_score(domain_score: ArrayLike, alpha: float, ratio: float = 1
     return np.where(certain, 1.0, scaled / np.where(certain, 1.0, rest))
 
 
+@saveable
 @dataclass(frozen=True)
 class CorrectedDiscriminator:
     """A domain discriminator, whose last column is f, that answers (negative, positive)."""
@@ -148,9 +152,7 @@ class CorrectedDiscriminator:
         return np.column_stack([1 - positive, positive])
 
 
-_OBJECTIVES = ("cvir", *NETWORK_OBJECTIVES, "elkan-noto")
-
-
+@saveable
 class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify positive against negative, having seen positives and an unlabelled mixture of both.
 
@@ -168,7 +170,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     mixture : mixture estimator, optional
         How alpha is estimated; default :class:`osls.mixture.BBE`.
     prevalence : float, optional
-        alpha, strictly between 0 and 1, if it is known; then it is not estimated.
+        alpha, strictly between 0 and 1, if it is known; then it is not estimated. (With 0 the unlabelled rows
+        are the negatives of an ordinary task; with 1 there are none to learn from.)
     n_folds : int, default=5
         Folds of the cross-fitting.
     rounds : int, default=3
@@ -219,6 +222,14 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     array([1, 0])
     """
 
+    parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "objective": OneOf(("cvir", *NETWORK_OBJECTIVES, "elkan-noto")),
+        "prevalence": Between(0, 1, optional=True),
+        "rounds": AtLeast(1),
+        "penalty": AtLeast(0),
+        "max_steps": AtLeast(1, optional=True),
+    }
+
     classes_: AnyArray
     alpha_: float
     unlabeled_proba_: Floats
@@ -266,51 +277,31 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         positive, unlabeled = check_positive_unlabeled(self, X, y, self.n_folds)
-        self._check_parameters()
+        check_parameters(self)
         self.classes_ = np.array([0, 1])
         self.history_ = []
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         problem = PUProblem(
             np.zeros(positive.shape[0], dtype=np.int64), np.ones(positive.shape[0]), unlabeled.shape[0]
         )
-        found = self._learn(self._learner(stack_rows(positive, unlabeled)), problem, rng)
-        self._predictor = found.predictor
-        self.unlabeled_proba_ = found.target_proba
+        discriminator = self._learn(self._learner(stack_rows(positive, unlabeled)), problem, rng)
+        self._predictor = discriminator.predictor
+        self.unlabeled_proba_ = discriminator.target_proba
         return self
 
-    def _check_parameters(self) -> None:
-        if self.objective not in _OBJECTIVES:
-            raise ValueError(f"objective must be one of {', '.join(_OBJECTIVES)}; got {self.objective!r}.")
-        if self.prevalence is not None and not 0 < self.prevalence < 1:
-            raise ValueError(
-                f"prevalence must lie strictly between 0 and 1; got {self.prevalence}. With 0 the "
-                "unlabelled rows are the negatives of an ordinary task; with 1 there are none to learn from."
-            )
-        for name in ("rounds", "max_steps"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1; got {value}.")
-        if self.penalty < 0:
-            raise ValueError(f"penalty must not be negative; got {self.penalty}.")
-
     def _learner(self, pool: AnyArray) -> Learner:
-        spec = self.discriminator
-        needs_network = self.objective in NETWORK_OBJECTIVES
-        learner = choose_learner(
+        spec, steps, device = self.discriminator, self.max_steps, self.device
+        if self.objective not in NETWORK_OBJECTIVES:
+            return choose_learner(spec, pool, max_steps=steps, device=device, n_jobs=self.n_jobs)
+        return choose_network(
             spec,
             pool,
-            max_steps=self.max_steps,
-            device=self.device,
-            n_jobs=self.n_jobs,
-            networks_only=needs_network,
+            max_steps=steps,
+            device=device,
+            complaint=f"objective={self.objective!r} is minimised by gradient descent and discriminator="
+            f"{spec!r} is no network; pass 'mlp', 'convnet' or a function that makes one, "
+            "or choose objective='cvir' or 'elkan-noto'.",
         )
-        if needs_network and not isinstance(learner, NetworkLearner):
-            raise ValueError(
-                f"objective={self.objective!r} is minimised by gradient descent and discriminator="
-                f"{self.discriminator!r} is no network; pass 'mlp', 'convnet' or a function that makes one, "
-                "or choose objective='cvir' or 'elkan-noto'."
-            )
-        return learner
 
     def _learn(self, learner: Learner, problem: PUProblem, rng: np.random.Generator) -> Discriminator:
         n, m = problem.n_source, problem.n_target

@@ -128,93 +128,122 @@ def alternate(
     and not only their union, from what is kept as novel. What it knows already it need not learn again, and
     having to tell the classes apart keeps it from learning the source rows by heart.
     """
-    n, m, k = problem.n_source, problem.n_target, problem.n_classes
-    source, target = np.arange(n), np.arange(n, n + m)
-    train, validate = ~held_out, held_out
-    weight = np.concatenate([problem.source_weight, np.ones(m)])
-    # The held-out source is re-sampled too (step 4): as weights, which is the same without the noise.
-    source_out = source[validate[:n]]
-    validation_weight = problem.source_weight[source_out]
-    target_train = target[train[n:]]
-    labels = torch.from_numpy(np.concatenate([problem.y_source, np.full(m, k)])).to(learner.device)
-
     with seeded(int(rng.integers(2**31))) as generator:
+        game = _Alternation(learner, problem, held_out, mixture, generator, on_epoch, source_network)
+        warm = _warm_start(game, history)
+        return _alternate_from(game, warm, history, tolerance, patience)
+
+
+def _warm_start(game: _Alternation, history: History) -> _Validated:
+    """Lines 3-8. Train longer than needed, then go back to the epoch of least unbiased validation risk."""
+    # A network that tells the classes apart has less to learn before it can rank the target.
+    warm_share = 1 / 4 if game.keeps_classes else 1 / 2
+    warm_epochs = max(1, int(warm_share * game.schedule.steps / game.epoch))
+    risks, alphas, snapshots = [], [], {}
+    for i in range(warm_epochs):
+        game.train_epoch(game.target_train)
+        now = game.validate()
+        risks.append((game.risk_of(now, 0.0), game.risk_of(now, 1.0)))
+        alphas.append(now.alpha)
+        snapshots[i] = (_copy_state(game.network), now)
+        snapshots = {j: snapshots[j] for j in _possible_best(risks)}
+    best = _least_risk(risks, float(np.median(alphas)), snapshots)
+    state, now = snapshots[best]
+    game.network.load_state_dict(state)
+    history.append({"step": "warm start", "epochs": warm_epochs, "chosen": best + 1})
+    return now
+
+
+def _alternate_from(
+    game: _Alternation, now: _Validated, history: History, tolerance: float, patience: int
+) -> Discriminator:
+    """Lines 9-16. Keep the lowest-loss 1 - alpha of the training target, train an epoch, estimate again."""
+    n, target_train = game.n, game.target_train
+    least = max(1, len(target_train) // 100)
+    previous, calm = np.inf, 0
+    while game.trainer.steps_done + game.epoch <= game.schedule.steps and calm < patience:
+        kept = target_train[keep_as_novel(now.target[target_train - n], 1 - now.alpha, least=least)]
+        loss = game.train_epoch(kept)
+        now = game.validate()
+        error = float(np.mean(now.source < 0) + np.mean(now.target[kept - n] >= 0))
+        history.append({"step": "cvir", "alpha": now.alpha, "kept": len(kept), "loss": loss, "error": error})
+        calm = calm + 1 if abs(previous - error) < tolerance else 0
+        previous = error
+    by_class = np.asarray(softmax(now.outputs, axis=1)) if game.keeps_classes else None
+    return Discriminator(expit(now.target), game.predictor, 1 - now.alpha, expit(now.source), by_class)
+
+
+class _Alternation:
+    """The network of Algorithm 3 with its rows: train it for an epoch, look at the held-out rows."""
+
+    def __init__(
+        self,
+        learner: NetworkLearner,
+        problem: PUProblem,
+        held_out: Bools,
+        mixture: MixtureEstimator,
+        generator: torch.Generator,
+        on_epoch: Callable[[Floats, float], None],
+        source_network: nn.Module | None,
+    ):
+        n, m, k = problem.n_source, problem.n_target, problem.n_classes
+        self.n, self.learner, self.mixture, self.on_epoch = n, learner, mixture, on_epoch
+        self._generator = generator
+        self.keeps_classes = source_network is not None
         if source_network is None:
-            network, schedule = learner.new_networks(1, 1), learner.schedule.longer(2)
+            self.network, self.schedule = learner.new_networks(1, 1), learner.schedule.longer(2)
         else:
-            network, schedule = learner.new_networks(1, k + 1), learner.schedule
-            continue_from(source_network, network)
-        predictor = learner.predictor(network, 1)
-        trainer = Trainer(network, schedule)
-        source_sampler = EpochSampler(np.where(train & (np.arange(n + m) < n), weight, 0), generator)
-        epoch = max(1, max(len(source_sampler), len(target_train)) // schedule.batch_size)
+            self.network, self.schedule = learner.new_networks(1, k + 1), learner.schedule
+            continue_from(source_network, self.network)
+        self.predictor = learner.predictor(self.network, 1)
+        self.trainer = Trainer(self.network, self.schedule)
+        # The held-out source is re-sampled too (step 4): as weights, which is the same without the noise.
+        source_out = np.flatnonzero(held_out[:n])
+        self._validation_weight = problem.source_weight[source_out]
+        self._source_out = learner.rows[torch.from_numpy(source_out).to(learner.device)]
+        self._target_out = held_out[n:]
+        self.target_train = n + np.flatnonzero(~held_out[n:])
+        self._labels = torch.from_numpy(np.append(problem.y_source, np.full(m, k))).to(learner.device)
+        weight = np.append(np.where(held_out[:n], 0.0, problem.source_weight), np.zeros(m))
+        self._source_sampler = EpochSampler(weight, generator)
+        epoch = max(1, max(len(self._source_sampler), len(self.target_train)) // self.schedule.batch_size)
         # However few the steps: an epoch to warm up, and one to learn what is novel.
-        epoch = min(epoch, max(1, schedule.steps // 2))
+        self.epoch = min(epoch, max(1, self.schedule.steps // 2))
 
-        def train_epoch(negatives: Ints) -> float:
-            sampler = EpochSampler(np.isin(np.arange(n + m), negatives).astype(float), generator)
-            size = schedule.batch_size
-            learner.advance(epoch / schedule.steps)
+    def train_epoch(self, negatives: Ints) -> float:
+        """Train the source rows against these rows of the pool; return the mean loss."""
+        everyone = np.arange(len(self.learner.rows))
+        sampler = EpochSampler(np.isin(everyone, negatives).astype(float), self._generator)
+        size = self.schedule.batch_size
+        self.learner.advance(self.epoch / self.schedule.steps)
 
-            def loss_of_next_batch() -> Tensor:
-                # One pass for both sides: batch normalisation by side would hide what sets them apart.
-                rows = torch.cat([source_sampler.next(size), sampler.next(size)]).to(learner.device)
-                out: Tensor = network(learner.rows[rows].unsqueeze(0))[0]
-                if source_network is not None:
-                    return cross_entropy(out, labels[rows])
-                return losses.pvu(out[:size, 0], out[size:, 0])
+        def loss_of_next_batch() -> Tensor:
+            # One pass for both sides: batch normalisation by side would hide what sets them apart.
+            rows = torch.cat([self._source_sampler.next(size), sampler.next(size)]).to(self.learner.device)
+            out: Tensor = self.network(self.learner.rows[rows].unsqueeze(0))[0]
+            if self.keeps_classes:
+                return cross_entropy(out, self._labels[rows])
+            return losses.pvu(out[:size, 0], out[size:, 0])
 
-            return trainer.run(loss_of_next_batch, epoch)
+        return self.trainer.run(loss_of_next_batch, self.epoch)
 
-        held_out_source = learner.rows[torch.from_numpy(source_out).to(learner.device)]
+    def validate(self) -> _Validated:
+        """Score the held-out source and the target, and estimate the share of known rows."""
+        out = self.predictor.logits(self.learner.rows[self.n :])[0]
+        scores_s, scores_t = _known_logit(self.predictor.logits(self._source_out)[0]), _known_logit(out)
+        self.mixture.fit(scores_s, scores_t[self._target_out], self._validation_weight)
+        self.on_epoch(expit(scores_t), 1 - self.mixture.alpha_)
+        return _Validated(scores_s, scores_t, out, self.mixture.alpha_)
 
-        def validated() -> _Validated:
-            out = predictor.logits(learner.rows[n:])[0]
-            scores_s, scores_t = _known_logit(predictor.logits(held_out_source)[0]), _known_logit(out)
-            mixture.fit(scores_s, scores_t[validate[n:]], validation_weight)
-            on_epoch(expit(scores_t), 1 - mixture.alpha_)
-            return _Validated(scores_s, scores_t, out, mixture.alpha_)
-
-        def risk_of(scored: _Validated, alpha: float) -> float:
-            held_out_target = scored.target[validate[n:]]
-            return unbiased_risk(
-                scored.source, held_out_target, alpha, loss="logistic", positive_weight=validation_weight
-            )
-
-        # Lines 3-8. Train longer than needed, then go back to the epoch of least unbiased validation risk.
-        # A network that tells the classes apart has less to learn before it can rank the target.
-        warm_share = 1 / 2 if source_network is None else 1 / 4
-        warm_epochs = max(1, int(warm_share * schedule.steps / epoch))
-        risks, alphas, snapshots = [], [], {}
-        for i in range(warm_epochs):
-            train_epoch(target_train)
-            now = validated()
-            risks.append((risk_of(now, 0.0), risk_of(now, 1.0)))
-            alphas.append(now.alpha)
-            snapshots[i] = (_copy_state(network), now)
-            snapshots = {j: snapshots[j] for j in _possible_best(risks)}
-        best = _least_risk(risks, float(np.median(alphas)), snapshots)
-        state, now = snapshots[best]
-        network.load_state_dict(state)
-        del snapshots
-        history.append({"step": "warm start", "epochs": warm_epochs, "chosen": best + 1})
-
-        # Lines 9-16. Keep the lowest-loss 1 - alpha of the training target, train an epoch, estimate again.
-        previous, calm = np.inf, 0
-        while trainer.steps_done + epoch <= schedule.steps and calm < patience:
-            least = max(1, len(target_train) // 100)
-            kept = target_train[keep_as_novel(now.target[target_train - n], 1 - now.alpha, least=least)]
-            loss = train_epoch(kept)
-            now = validated()
-            error = float(np.mean(now.source < 0) + np.mean(now.target[kept - n] >= 0))
-            history.append(
-                {"step": "cvir", "alpha": now.alpha, "kept": len(kept), "loss": loss, "error": error}
-            )
-            calm = calm + 1 if abs(previous - error) < tolerance else 0
-            previous = error
-
-    by_class = None if source_network is None else np.asarray(softmax(now.outputs, axis=1))
-    return Discriminator(expit(now.target), predictor, 1 - now.alpha, expit(now.source), by_class)
+    def risk_of(self, scored: _Validated, alpha: float) -> float:
+        """Unbiased logistic risk on the held-out rows."""
+        return unbiased_risk(
+            scored.source,
+            scored.target[self._target_out],
+            alpha,
+            loss="logistic",
+            positive_weight=self._validation_weight,
+        )
 
 
 class _Validated(NamedTuple):

@@ -105,27 +105,26 @@ def train_objective(
         next_batch = _batches(problem, fold, learner.schedule.batch_size, generator)
         best = _Best(networks)
 
-        def run(loss: Loss, until: int) -> float:
-            def loss_of_next_batch() -> Tensor:
-                # One pass for both sides: batch normalisation by side would hide what sets them apart.
-                logits = networks(learner.rows[next_batch().to(learner.device)])[:, :, 0]
-                half = logits.shape[1] // 2
-                # The members share no parameter: the sum of their losses trains each on its own.
-                return loss(logits[:, :half], logits[:, half:], alpha).sum()
-
-            return trainer.run(loss_of_next_batch, until - trainer.steps_done) / n_folds
-
         steps = learner.schedule.steps
         warm = steps // 4 if name == "cvir-penalty" else 0
-        run(find_objective("pvu"), warm)
+
+        def loss_of_next_batch() -> Tensor:
+            # One pass for both sides: batch normalisation by side would hide what sets them apart.
+            logits = networks(learner.rows[next_batch().to(learner.device)])[:, :, 0]
+            half = logits.shape[1] // 2
+            now = loss if trainer.steps_done >= warm else find_objective("pvu")
+            # The members share no parameter: the sum of their losses trains each on its own.
+            return now(logits[:, :half], logits[:, half:], alpha).sum()
+
         # As even as the steps allow; a budget below ten steps has fewer snapshots.
-        for stop in np.unique(np.linspace(warm, steps, _SNAPSHOTS + 1).astype(int))[1:].tolist():
-            mean_loss = run(loss, stop)
+        stops = np.unique(np.linspace(warm, steps, _SNAPSHOTS + 1).astype(int))[1:].tolist()
+        trainer.run(loss_of_next_batch, warm)
+        for mean_loss, stop in zip(trainer.epochs(loss_of_next_batch, stops), stops, strict=True):
             learner.advance(1 / _SNAPSHOTS)
             logits = predictor.held_out_logits(learner.rows, fold)[:, 0]
             risk = unbiased_risk(logits[:n], logits[n:], alpha, positive_weight=problem.source_weight)
             best.offer(risk, logits)
-            history.append({"step": name, "steps": stop, "loss": mean_loss, "risk": risk})
+            history.append({"step": name, "steps": stop, "loss": mean_loss / n_folds, "risk": risk})
         networks.load_state_dict(best.state)
     return Discriminator(expit(best.logits[n:].astype(np.float64)), predictor, 1 - alpha)
 

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from osls.mixture.base import check_scores
+from osls.mixture.sample import check_scores
 
 __all__ = ["pu_auc", "unbiased_risk"]
 

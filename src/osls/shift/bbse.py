@@ -12,12 +12,14 @@ from __future__ import annotations
 import numpy as np
 
 from osls._core.arrays import Floats, Ints
+from osls._core.saving import saveable
 from osls.shift.base import LabelShiftEstimator, confusion, output_shares
 from osls.shift.calibration import Calibration
 
 __all__ = ["BBSE"]
 
 
+@saveable
 class BBSE(LabelShiftEstimator):
     """Label shift weights by inverting the confusion matrix.
 

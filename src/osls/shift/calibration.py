@@ -15,6 +15,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from osls._core.arrays import Floats, Ints
+from osls._core.saving import saveable
 
 __all__ = ["Calibration", "Calibrator", "fit_calibrator", "fit_temperature", "scale"]
 
@@ -41,6 +42,7 @@ def scale(proba: Floats, inverse_temperature: float) -> Floats:
     return np.asarray(softmax(inverse_temperature * np.log(np.maximum(proba, _FLOOR)), axis=1))
 
 
+@saveable
 @dataclass(frozen=True)
 class Calibrator:
     """A fitted map from probabilities to calibrated ones; ``scale`` None leaves them as they are."""

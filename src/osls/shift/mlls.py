@@ -15,12 +15,14 @@ from typing import Literal
 import numpy as np
 
 from osls._core.arrays import Floats, Ints
+from osls._core.saving import saveable
 from osls.shift.base import LabelShiftEstimator
 from osls.shift.calibration import Calibration
 
 __all__ = ["MLLS", "em_marginal"]
 
 
+@saveable
 class MLLS(LabelShiftEstimator):
     """Label shift weights by maximum likelihood (Saerens et al.'s EM), the better for calibration.
 

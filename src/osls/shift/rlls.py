@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import lsq_linear, minimize_scalar
 
 from osls._core.arrays import Floats, Ints
+from osls._core.saving import saveable
 from osls.shift.base import LabelShiftEstimator, confusion, output_shares
 from osls.shift.calibration import Calibration
 
@@ -21,6 +22,7 @@ __all__ = ["RLLS", "least_norms"]
 _LOG_WEIGHTS = (-40.0, 10.0)
 
 
+@saveable
 class RLLS(LabelShiftEstimator):
     r"""Label shift weights by a regularised inversion of the confusion matrix.
 

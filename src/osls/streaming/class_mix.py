@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 import numpy as np
@@ -24,12 +25,14 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from osls._core.arrays import Floats
+from osls._core.statistics import with_novel
 from osls.inference.intervals import normal_interval
 from osls.mixture import BBE
+from osls.mixture.sample import Sample
 from osls.shift.joint import solve_bins
-from osls.streaming.counts import Cells, add_cells, coarsen, fit_capacity, resample
+from osls.streaming.counted_sample import CountedSample
+from osls.streaming.counts import GridCounts, fit_capacity
 from osls.streaming.probabilities import ProbabilitySummary, calibrate
-from osls.streaming.share import best_bin, share_from
 
 __all__ = ["MixEstimate", "estimate_mix"]
 
@@ -135,9 +138,9 @@ def estimate_mix(
         return _with_errors(share, error, level, method, target.n)
     if method == "bins":
         rng = np.random.default_rng(random_state)
-        tables = _Tables.of(target, _check_reference(reference, target))
-        share = tables.mix()
-        small = tables.coarse(_REPLICATE_CELLS)
+        by_class = _check_reference(reference, target)
+        share = _Tables.of(target, by_class).mix()
+        small = _Tables.of(target, by_class, _REPLICATE_CELLS)
         replicates = np.array([small.resampled(rng).mix() for _ in range(n_boot)])
         return MixEstimate(share, normal_interval(share, replicates, 1.0, level), level, method, target.n)
     raise ValueError(f"method must be 'auto', 'mean', 'em' or 'bins'; got {method!r}.")
@@ -174,26 +177,33 @@ def _maximum_likelihood(target: ProbabilitySummary, prior: Floats) -> tuple[Floa
 
 @dataclass(frozen=True)
 class _Tables:
-    """Counts by column: ``target[j]`` of all target rows, ``classes[i][j]`` of the rows of class i."""
+    """Counts by column: ``target[j]`` of all target rows, ``classes[i][j]`` of the rows of class i.
 
-    target: list[Cells]
-    classes: list[list[Cells]]
+    All counts of a column are on one grid, so that a bin means the same rows to each class and to the target.
+    """
+
+    target: list[Sample]
+    classes: list[list[Sample]]
 
     @staticmethod
-    def of(target: ProbabilitySummary, reference: Sequence[ProbabilitySummary]) -> _Tables:
-        return _Tables([c.cells for c in target.columns], [[c.cells for c in r.columns] for r in reference])
-
-    def coarse(self, capacity: int) -> _Tables:
-        return _Tables(
-            [fit_capacity(cells, capacity) for cells in self.target],
-            [[fit_capacity(cells, capacity) for cells in row] for row in self.classes],
-        )
+    def of(
+        target: ProbabilitySummary, reference: Sequence[ProbabilitySummary], capacity: int | None = None
+    ) -> _Tables:
+        """Read the counts off summaries; with a ``capacity`` on a coarser grid."""
+        columns = []
+        for j in range(target.n_classes):
+            counts = [summary.columns[j].counts for summary in (target, *reference)]
+            if capacity is not None:
+                counts = [fit_capacity(each, capacity) for each in counts]
+            columns.append(_on_one_grid(counts))
+        by_summary = [list(samples) for samples in zip(*columns, strict=True)]
+        return _Tables(by_summary[0], by_summary[1:])
 
     def resampled(self, rng: np.random.Generator) -> _Tables:
         """Resample every count by itself: that a row lies in one bin of each column only is left out."""
         return _Tables(
-            [resample(cells, rng) for cells in self.target],
-            [[resample(cells, rng) for cells in row] for row in self.classes],
+            [sample.resampled(rng) for sample in self.target],
+            [[sample.resampled(rng) for sample in row] for row in self.classes],
         )
 
     def mix(self) -> Floats:
@@ -201,34 +211,34 @@ class _Tables:
         k = len(self.classes)
         start, inside, class_inside = np.empty(k), np.empty(k), np.empty((k, k))
         for j in range(k):
-            # One grid for all, so that the bin means the same rows to each class and to the target.
-            level = max(cells.level for cells in [self.target[j], *(row[j] for row in self.classes)])
-            target, *classes = (
-                coarsen(c, level) for c in [self.target[j], *(row[j] for row in self.classes)]
-            )
-            start[j], _, number = best_bin(classes[j], target, BBE())
-            inside[j] = share_from(target, number)
-            class_inside[j] = [share_from(cells, number) for cells in classes]
-        sizes = np.array([row[0].mass.sum() for row in self.classes])
-        m = self.target[0].mass.sum()
+            bins = BBE().fit_samples(self.classes[j][j], self.target[j])
+            start[j] = bins.alpha_
+            inside[j] = self.target[j].share_at_least(bins.threshold_)
+            class_inside[j] = [row[j].share_at_least(bins.threshold_) for row in self.classes]
+        sizes = np.array([row[0].weights.sum() for row in self.classes])
+        m = self.target[0].weights.sum()
         mix = solve_bins(class_inside * sizes, sizes, inside * m, m, start=start)
         if not mix.sum() > 0:
             mix = start if start.sum() > 0 else np.ones(k)
         mix = mix / mix.sum()
-        alpha, *_ = best_bin(_weighted([row[k] for row in self.classes], mix), self.target[k], BBE())
-        return np.append(alpha * mix, 1 - alpha)
+        known = _weighted([row[k] for row in self.classes], mix)
+        return with_novel(mix, 1 - BBE().fit_samples(known, self.target[k]).alpha_)
 
 
-def _weighted(classes: Sequence[Cells], mix: Floats) -> Cells:
+def _on_one_grid(counts: Sequence[GridCounts]) -> list[Sample]:
+    level = max(each.level for each in counts)
+    samples = [each.sample(level) for each in counts]
+    return [CountedSample(s.scores, s.weight, s.square, exact_range=(0.0, 1.0)) for s in samples]
+
+
+def _weighted(classes: Sequence[Sample], mix: Floats) -> Sample:
     """Join the classes' counts so that class j has the weight mix[j]."""
-    joined: Cells | None = None
-    for cells, share in zip(classes, mix, strict=True):
-        if share > 0:
-            weight = share / cells.mass.sum()
-            part = Cells(cells.level, cells.number, weight * cells.mass, weight**2 * cells.squares)
-            joined = part if joined is None else add_cells(joined, part, 1 << 62)
-    assert joined is not None
-    return joined
+    parts = [
+        sample.scaled(share / sample.weights.sum())
+        for sample, share in zip(classes, mix, strict=True)
+        if share > 0
+    ]
+    return reduce(Sample.joined, parts)
 
 
 def _check_prior(prior: ArrayLike | None, n_classes: int) -> Floats:

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from osls._core.arrays import Floats, Ints
+from osls.mixture.sample import Sample
 
 __all__ = [
     "EMPTY",
-    "Cells",
-    "add_cells",
+    "GridCounts",
+    "add_counts",
     "coarsen",
     "count_keys",
     "fit_capacity",
     "keys_of",
-    "resample",
     "scores_of",
 ]
 
@@ -61,7 +61,7 @@ def scores_of(keys: Ints) -> Floats:
 
 
 @dataclass(frozen=True)
-class Cells:
+class GridCounts:
     """Occupied cells of one level, by rising score.
 
     Attributes
@@ -87,14 +87,17 @@ class Cells:
         return self.mass if self.square is None else self.square
 
     @property
-    def rows(self) -> Floats:
-        """How many rows of equal weight would give each cell its mass and its sum of squares."""
-        return self.mass if self.square is None else self.mass**2 / self.square
-
-    @property
     def effective_n(self) -> float:
         """How many rows of equal weight say as much as all cells together."""
         return float(self.mass.sum() ** 2 / self.squares.sum()) if len(self.mass) else 0.0
+
+    def sample(self, level: int | None = None) -> Sample:
+        """Return the counts, on the grid of a higher level if one is given, as a weighted sample.
+
+        A cell's score is its middle, so that samples of the same level agree on what a threshold parts.
+        """
+        counts = self if level is None else coarsen(self, level)
+        return Sample(counts.middle, counts.mass, counts.squares)
 
     @property
     def lower_edge(self) -> Floats:
@@ -108,22 +111,22 @@ class Cells:
         return (self.lower_edge + scores_of(np.minimum(last, 2 * _HALF))) / 2
 
 
-EMPTY = Cells(0, np.empty(0, dtype=np.int64), np.empty(0))
+EMPTY = GridCounts(0, np.empty(0, dtype=np.int64), np.empty(0))
 
 
-def count_keys(keys: Ints, weight: Floats | None, capacity: int, level: int = 0) -> Cells:
+def count_keys(keys: Ints, weight: Floats | None, capacity: int, level: int = 0) -> GridCounts:
     """Count keys, at least one, at ``level`` or the lowest level above it that ``capacity`` allows."""
     numbers = keys >> level
     if weight is None:
         number, (mass,) = _sum_by_number(numbers, None)
-        cells = Cells(level, number, mass)
+        cells = GridCounts(level, number, mass)
     else:
         number, (mass, square) = _sum_by_number(numbers, weight, weight**2)
-        cells = Cells(level, number, mass, square)
+        cells = GridCounts(level, number, mass, square)
     return fit_capacity(cells, capacity)
 
 
-def add_cells(first: Cells, second: Cells, capacity: int) -> Cells:
+def add_counts(first: GridCounts, second: GridCounts, capacity: int) -> GridCounts:
     """Join two counts, at the lowest level that both and ``capacity`` allow."""
     level = max(first.level, second.level)
     parts = coarsen(first, level), coarsen(second, level)
@@ -133,35 +136,23 @@ def add_cells(first: Cells, second: Cells, capacity: int) -> Cells:
     mass = np.concatenate([part.mass for part in parts])
     if first.square is None and second.square is None:
         number, (mass,) = _sum_by_number(number, mass)
-        return fit_capacity(Cells(level, number, mass), capacity)
+        return fit_capacity(GridCounts(level, number, mass), capacity)
     square = np.concatenate([part.squares for part in parts])
     number, (mass, square) = _sum_by_number(number, mass, square)
-    return fit_capacity(Cells(level, number, mass, square), capacity)
+    return fit_capacity(GridCounts(level, number, mass, square), capacity)
 
 
-def coarsen(cells: Cells, level: int) -> Cells:
+def coarsen(cells: GridCounts, level: int) -> GridCounts:
     """Return the same counts on the grid of a higher level."""
     if level == cells.level or len(cells.number) == 0:
-        return Cells(level, cells.number, cells.mass, cells.square)
+        return GridCounts(level, cells.number, cells.mass, cells.square)
     number = cells.number >> (level - cells.level)
     starts = _starts(number)
     square = None if cells.square is None else np.add.reduceat(cells.square, starts)
-    return Cells(level, number[starts], np.add.reduceat(cells.mass, starts), square)
+    return GridCounts(level, number[starts], np.add.reduceat(cells.mass, starts), square)
 
 
-def resample(cells: Cells, rng: np.random.Generator) -> Cells:
-    """Draw as many rows again, from the cells; a cell's rows count as equally heavy."""
-    rows = cells.rows
-    total = rows.sum()
-    drawn = rng.multinomial(max(1, round(total)), rows / total)
-    kept = np.flatnonzero(drawn)
-    if cells.square is None:
-        return Cells(cells.level, cells.number[kept], drawn[kept].astype(np.float64))
-    weight = (cells.square / cells.mass)[kept]
-    return Cells(cells.level, cells.number[kept], drawn[kept] * weight, drawn[kept] * weight**2)
-
-
-def fit_capacity(cells: Cells, capacity: int) -> Cells:
+def fit_capacity(cells: GridCounts, capacity: int) -> GridCounts:
     """Coarsen to the lowest level with at most ``capacity`` cells."""
     if len(cells.number) <= capacity:
         return cells

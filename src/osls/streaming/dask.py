@@ -153,7 +153,7 @@ def score(
     Parameters
     ----------
     model : fitted adapter, or object with ``classes`` and ``predict(table)``
-        For instance :class:`osls.PULSE` on numeric columns, or :class:`osls.app.adapting.Adapted` on any. It is
+        For instance :class:`osls.PULSE` on numeric columns, or :class:`osls.app.predict.Adapted` on any. It is
         sent to each worker once.
     data : dask.dataframe.DataFrame, str or Path
         The rows; a path is a Parquet file or a folder of them, which all workers can read.

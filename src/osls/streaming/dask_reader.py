@@ -25,7 +25,7 @@ class Reader:
     columns : tuple of str
         What the model wants to see of a row.
     by_frame : bool
-        Whether the model takes tables, as :class:`osls.app.adapting.Adapted` does, or arrays.
+        Whether the model takes tables, as :class:`osls.app.predict.Adapted` does, or arrays.
     named : bool
         Whether an array model was fitted with column names.
     ids : tuple of str
@@ -95,7 +95,7 @@ def reader_for(
         return Reader(tuple(model.classes), chosen, True, True, tuple(ids), label)
     raise TypeError(
         f"cannot score with {type(model).__name__}: pass a fitted osls adapter, or an object with .classes "
-        "and .predict(table) such as osls.app.adapting.Adapted."
+        "and .predict(table) such as osls.app.predict.Adapted."
     )
 
 
@@ -112,7 +112,7 @@ def _feature_columns(
         if not pd.api.types.is_numeric_dtype(available[name]):
             raise ValueError(
                 f"column {name!r} is of type {available[name].dtype}; an array model reads numbers only. "
-                "Encode it first, or use osls.app.adapting.adapt, which does."
+                "Encode it first, or use osls.adapt, which does."
             )
     return tuple(columns)
 

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from osls._core.arrays import Floats
-from osls.mixture.base import check_probabilities, check_scores
-from osls.streaming.counts import EMPTY, Cells, add_cells, count_keys, keys_of, resample
+from osls.mixture.sample import check_probabilities, check_scores
+from osls.streaming.counted_sample import CountedSample
+from osls.streaming.counts import EMPTY, GridCounts, add_counts, coarsen, count_keys, keys_of
 
 __all__ = ["CAPACITY", "Mergeable", "ScoreSummary", "merge_all"]
 
@@ -34,7 +35,7 @@ class ScoreSummary:
     ----------
     n : int
         Scores seen, those of weight zero left out.
-    cells : Cells
+    cells : GridCounts
         Their counts.
 
     Notes
@@ -65,7 +66,7 @@ class ScoreSummary:
             raise ValueError(f"capacity must be at least 2 cells; got {capacity}.")
         self.capacity = capacity
         self.n = 0
-        self.cells = EMPTY
+        self.counts = EMPTY
         self._total = 0.0
         self._lowest, self._highest = np.inf, -np.inf
 
@@ -80,8 +81,8 @@ class ScoreSummary:
             array, weights = array[weights > 0], weights[weights > 0]
         if len(array) == 0:
             return self
-        batch = count_keys(keys_of(array), weights, self.capacity, self.cells.level)
-        self.cells = add_cells(self.cells, batch, self.capacity)
+        batch = count_keys(keys_of(array), weights, self.capacity, self.counts.level)
+        self.counts = add_counts(self.counts, batch, self.capacity)
         self.n += len(array)
         total = array.sum(dtype=np.float64) if weights is None else array @ weights
         self._total += float(total)
@@ -98,7 +99,7 @@ class ScoreSummary:
                 f"cannot merge summaries of capacity {self.capacity} and {other.capacity}: "
                 "create all parts with the same capacity."
             )
-        self.cells = add_cells(self.cells, other.cells, self.capacity)
+        self.counts = add_counts(self.counts, other.counts, self.capacity)
         self.n += other.n
         self._total += other._total
         self._lowest = min(self._lowest, other._lowest)
@@ -113,22 +114,20 @@ class ScoreSummary:
         """Return a copy in which every weight is ``factor`` times as large."""
         if not factor > 0 or not np.isfinite(factor):
             raise ValueError(f"factor must be positive and finite; got {factor}.")
-        cells = self.cells
-        scaled = Cells(cells.level, cells.number, factor * cells.mass, factor**2 * cells.squares)
+        cells = self.counts
+        scaled = GridCounts(cells.level, cells.number, factor * cells.mass, factor**2 * cells.squares)
         return self._with(scaled, factor * self._total, self.range)
 
-    def resampled(self, rng: np.random.Generator) -> ScoreSummary:
-        """Return a summary of as many scores drawn with replacement, as far as the cells know them."""
-        cells = resample(self.cells, rng)
-        position = self.positions[np.searchsorted(self.cells.number, cells.number)]
-        # The mean moves by as much as that of the cells' positions; the exact one is where it starts.
-        moved = np.average(position, weights=cells.mass) - np.average(self.positions, weights=self.cells.mass)
-        mean = float(np.clip(self.mean + moved, position[0], position[-1]))
-        return self._with(cells, mean * float(cells.mass.sum()), (float(position[0]), float(position[-1])))
+    def sample(self, level: int = 0) -> CountedSample:
+        """Return what it knows as a weighted sample, on the grid of ``level`` if that is coarser."""
+        counts = coarsen(self.counts, max(level, self.counts.level))
+        return CountedSample(
+            counts.middle, counts.mass, counts.squares, self.n, exact_mean=self.mean, exact_range=self.range
+        )
 
-    def _with(self, cells: Cells, total: float, range_: tuple[float, float]) -> ScoreSummary:
+    def _with(self, cells: GridCounts, total: float, range_: tuple[float, float]) -> ScoreSummary:
         copy = self.empty()
-        copy.cells, copy.n, copy._total = cells, self.n, total
+        copy.counts, copy.n, copy._total = cells, self.n, total
         copy._lowest, copy._highest = range_
         return copy
 
@@ -137,12 +136,12 @@ class ScoreSummary:
     @property
     def weight(self) -> float:
         """Sum of the weights; the number of scores if they have none."""
-        return float(self.cells.mass.sum())
+        return float(self.counts.mass.sum())
 
     @property
     def effective_n(self) -> float:
         """How many equally weighted scores say as much."""
-        return self.cells.effective_n
+        return self.counts.effective_n
 
     @property
     def mean(self) -> float:
@@ -154,25 +153,17 @@ class ScoreSummary:
         """Smallest and largest score; exact."""
         return self._lowest, self._highest
 
-    @property
-    def positions(self) -> Floats:
-        """One score for each cell: its middle; for the outermost cells the smallest and the largest score."""
-        middle = np.clip(self.cells.middle, self._lowest, self._highest)
-        if self.n:
-            middle[0], middle[-1] = self._lowest, self._highest
-        return middle
-
     def share_at_least(self, thresholds: ArrayLike) -> Floats:
         """Share of the weight at or above each threshold, exact at the cells' lower edges."""
-        below = np.append(0.0, np.cumsum(self.cells.mass))
-        cell = keys_of(np.asarray(thresholds, dtype=np.float64)) >> self.cells.level
-        return np.asarray(1 - below[np.searchsorted(self.cells.number, cell)] / below[-1])
+        below = np.append(0.0, np.cumsum(self.counts.mass))
+        cell = keys_of(np.asarray(thresholds, dtype=np.float64)) >> self.counts.level
+        return np.asarray(1 - below[np.searchsorted(self.counts.number, cell)] / below[-1])
 
     def __eq__(self, other: object) -> bool:
         """Return whether both hold the same counts and range, and the same mean up to rounding."""
         if not isinstance(other, ScoreSummary):
             return NotImplemented
-        mine, theirs = self.cells, other.cells
+        mine, theirs = self.counts, other.counts
         same = (self.capacity, self.n, self.range, mine.level) == (
             other.capacity,
             other.n,
@@ -191,13 +182,13 @@ class ScoreSummary:
 
     def __repr__(self) -> str:
         low, high = self.range
-        return f"ScoreSummary(n={self.n}, cells={len(self.cells.number)}, from {low:g} to {high:g})"
+        return f"ScoreSummary(n={self.n}, cells={len(self.counts.number)}, from {low:g} to {high:g})"
 
     # -- Storing ------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
         """Return a JSON text from which :meth:`from_json` restores the summary exactly."""
-        square = self.cells.square
+        square = self.counts.square
         return json.dumps(
             {
                 "format": _FORMAT,
@@ -205,9 +196,9 @@ class ScoreSummary:
                 "n": self.n,
                 "total": self._total,
                 "range": self.range if self.n else None,
-                "level": self.cells.level,
-                "number": self.cells.number.tolist(),
-                "mass": self.cells.mass.tolist(),
+                "level": self.counts.level,
+                "number": self.counts.number.tolist(),
+                "mass": self.counts.mass.tolist(),
                 "square": None if square is None else square.tolist(),
             }
         )
@@ -220,7 +211,7 @@ class ScoreSummary:
             raise ValueError(f"not a stored ScoreSummary: expected the format {_FORMAT!r}.")
         summary = cls(state["capacity"])
         square = state["square"]
-        summary.cells = Cells(
+        summary.counts = GridCounts(
             state["level"],
             np.array(state["number"], dtype=np.int64),
             np.array(state["mass"], dtype=np.float64),

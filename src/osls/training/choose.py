@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from osls._core.arrays import AnyArray
+from osls._core.names import nearest
 from osls._core.progress import Advance, no_progress
 from osls.training.learners import (
     Blend,
@@ -29,7 +27,7 @@ from osls.training.learners import (
 from osls.training.predictors import FittedClassifier
 from osls.training.trainer import Schedule, resolve_device, schedule_for
 
-__all__ = ["LearnerSpec", "as_fitted", "choose_learner"]
+__all__ = ["LearnerSpec", "as_fitted", "choose_learner", "choose_network", "is_network"]
 
 # A name, a scikit-learn classifier (which has no type), or a function that makes a network.
 LearnerSpec = str | NetworkFactory | Any
@@ -47,25 +45,21 @@ def choose_learner(
     max_steps: int | None,
     device: str,
     n_jobs: int | None,
-    networks_only: bool = False,
     advance: Advance = no_progress,
 ) -> Learner:
     """Build the learner that a ``source_classifier`` or ``discriminator`` argument asks for."""
 
-    def half(amount: float = 1) -> None:
-        advance(amount / 2)
-
-    def network(factory: NetworkFactory | None, advance: Advance = advance) -> Learner:
-        # A plain MLP that is only ever cross-fitted by cross-entropy can be trained fast.
-        short = factory is None and not networks_only
-        choose_schedule = Schedule.short if short else partial(schedule_for, factory)
+    def network(advance: Advance = advance) -> Learner:
+        # A plain MLP that is only ever cross-fitted by cross-entropy can be trained fast. Many columns invite
+        # overfitting; few cannot spare half of what is made of them.
+        schedule = Schedule.short(X.shape[0], steps=max_steps)
+        dropout = 0.5 if X.shape[1] >= _WIDE else 0.25
         return NetworkLearner(
             X,
-            factory=factory,
-            schedule=choose_schedule(X.shape[0], steps=max_steps),
+            factory=None,
+            schedule=schedule,
             device=resolve_device(device),
-            # Many columns invite overfitting; few cannot spare half of what is made of them.
-            dropout=0.5 if short and X.shape[1] >= _WIDE else 0.25,
+            dropout=dropout,
             advance=advance,
         )
 
@@ -80,35 +74,74 @@ def choose_learner(
         return SklearnLearner(X, model, early_stop=True, advance=advance)
 
     def automatic() -> Learner:
-        if X.ndim == 4:
-            return network(convnet)
-        if networks_only or (X.shape[0] > _MANY_ROWS and not sparse.issparse(X)):
-            return network(None)
-        return Blend(network(None, half), linear(half) if sparse.issparse(X) else trees(half))
+        if X.shape[0] > _MANY_ROWS and not sparse.issparse(X):
+            return network()
 
-    build: dict[str, Callable[[], Learner]] = {
-        "auto": automatic,
-        "mlp": lambda: network(None),
-        "trees": trees,
-        "linear": linear,
-        "convnet": lambda: network(convnet),
-    }
+        def half(amount: float = 1) -> None:
+            advance(amount / 2)
+
+        return Blend(network(half), linear(half) if sparse.issparse(X) else trees(half))
+
+    _check_spec(spec)
+    if is_network(spec) and not (X.ndim == 2 and spec in ("auto", "mlp")):
+        return choose_network(spec, X, max_steps=max_steps, device=device, advance=advance)
     if isinstance(spec, str):
-        if spec not in build:
-            near = difflib.get_close_matches(spec, _NAMES, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"unknown model {spec!r}; choose one of {', '.join(_NAMES)}.{hint}")
-        return build[spec]()
-    if isinstance(spec, nn.Module):
+        return {"auto": automatic, "mlp": network, "trees": trees, "linear": linear}[spec]()
+    return SklearnLearner(X, _check_proba(spec), advance=advance)
+
+
+def choose_network(
+    spec: LearnerSpec,
+    X: AnyArray,
+    *,
+    max_steps: int | None,
+    device: str,
+    advance: Advance = no_progress,
+    complaint: str = "a network is needed here; pass 'auto', 'mlp', 'convnet' or a function that makes one.",
+) -> NetworkLearner:
+    """Build a learner of networks, trained long enough for objectives that alternate or oppose two losses.
+
+    Raises
+    ------
+    ValueError
+        With ``complaint``, if ``spec`` asks for a model that is no network.
+    """
+    _check_spec(spec)
+    if not is_network(spec):
+        raise ValueError(complaint)
+    factory: NetworkFactory | None = None if isinstance(spec, str) else spec
+    if spec == "convnet" or (spec == "auto" and X.ndim == 4):
+        factory = convnet
+    return NetworkLearner(
+        X,
+        factory=factory,
+        schedule=schedule_for(factory, X.shape[0], steps=max_steps),
+        device=resolve_device(device),
+        advance=advance,
+    )
+
+
+def is_network(spec: LearnerSpec) -> bool:
+    """Whether a model argument asks for a network, or leaves the choice open so that it can be one."""
+    if isinstance(spec, str):
+        return spec in ("auto", "mlp", "convnet")
+    return callable(spec) and not (hasattr(spec, "fit") and not isinstance(spec, type))
+
+
+def _check_spec(spec: LearnerSpec) -> None:
+    """Complain about what is no model at all."""
+    if isinstance(spec, str):
+        if spec not in _NAMES:
+            raise ValueError(f"unknown model {spec!r}; choose one of {', '.join(_NAMES)}.{nearest(spec, _NAMES)}")
+    elif isinstance(spec, nn.Module):
         raise TypeError(
             "pass a function (input_shape, n_outputs) -> torch.nn.Module, not a module: "
             "each fold needs a fresh network of its own."
         )
-    if hasattr(spec, "fit") and not isinstance(spec, type):
-        return SklearnLearner(X, _check_proba(spec), advance=advance)
-    if callable(spec):
-        return network(spec)
-    raise TypeError(f"cannot use {spec!r} as a model; pass a name, a scikit-learn classifier or a factory.")
+    elif not callable(spec) and not hasattr(spec, "fit"):
+        raise TypeError(
+            f"cannot use {spec!r} as a model; pass a name, a scikit-learn classifier or a factory."
+        )
 
 
 def as_fitted(spec: LearnerSpec, X: AnyArray, classes: AnyArray) -> Learner | None:

@@ -96,7 +96,8 @@ def pretrain(
         head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, _PROJECTED))
         network = nn.Sequential(RandomView(), body, head).to(device)
         steps = max(2, round(epochs * epoch))
-        trainer = Trainer(network, Schedule(steps, size, learning_rate, weight_decay=1e-4))
+        schedule = Schedule(steps, size, learning_rate, weight_decay=1e-4)
+        trainer = Trainer(network, schedule)
         sampler = EpochSampler(np.ones(len(rows)), generator)
 
         def loss_of_next_batch() -> Tensor:
@@ -105,7 +106,6 @@ def pretrain(
             first, second = network(torch.cat([batch, batch])).chunk(2)
             return nt_xent(first, second, temperature)
 
-        while trainer.steps_done < steps:
-            loss = trainer.run(loss_of_next_batch, min(epoch, steps - trainer.steps_done))
-            on_epoch(-(-trainer.steps_done // epoch), loss)
+        for number, loss in enumerate(trainer.epochs(loss_of_next_batch, schedule.ends(epoch)), 1):
+            on_epoch(number, loss)
     return body

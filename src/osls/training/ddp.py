@@ -4,8 +4,11 @@ Nothing has to be called. A script that fits a model is started as ``torchrun --
 the first training joins the processes (gloo on CPUs, nccl on GPUs), and from then on
 
 - every process starts from the weights of the first and draws 1/N of each batch by a stream of its own;
-- batch normalisation is by the whole batch (:mod:`osls.training.ddp`);
-- gradients are averaged before each step, so the weights stay the same everywhere.
+- gradients are averaged before each step, by torch's own DistributedDataParallel, so the weights stay the
+  same everywhere;
+- batch normalisation is by the whole batch. Left to themselves, two processes would each normalise by their
+  own half of a batch. That is another model: noisier, and more so the more processes there are. torch's
+  SyncBatchNorm works on GPUs only, so this part is written here (:func:`synced_batch_norm`).
 
 Whatever is not a network (trees, calibration, estimates) is computed by every process alike from the same
 seed, so all of them end with the same numbers. ``random_state`` must be an integer; different seeds are an
@@ -18,7 +21,7 @@ import atexit
 import multiprocessing
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -26,15 +29,15 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parallel import DistributedDataParallel
 
 __all__ = [
+    "SharedStep",
     "average",
     "average_buffers",
-    "average_gradients",
     "is_main",
     "local_device",
     "rank",
-    "share_state",
     "stream_seed",
     "synced_batch_norm",
     "world_size",
@@ -117,16 +120,31 @@ def stream_seed(seed: int) -> int:
     return (seed + rank() * _GOLDEN) % 2**63
 
 
-def share_state(network: nn.Module) -> None:
-    """Give every process the weights and buffers of the first."""
-    with torch.no_grad():
-        for tensor in (*network.parameters(), *network.buffers()):
-            distributed.broadcast(tensor.data, src=0)
+class SharedStep:
+    """A step of training that all processes take together, by torch's DistributedDataParallel.
+
+    The wrapper works on whatever goes through the ``forward`` of the module that it wraps. Losses here call
+    parts of a network as they need them, so what is wrapped is a module whose ``forward`` is the whole loss.
+    """
+
+    def __init__(self, network: nn.Module):
+        # Heads that a phase of training leaves out have no gradient; buffers are averaged between epochs.
+        self._wrapped = DistributedDataParallel(
+            _LossOf(network), broadcast_buffers=False, find_unused_parameters=True
+        )
+
+    def __call__(self, loss_of_next_batch: Callable[[], Tensor]) -> Tensor:
+        loss: Tensor = self._wrapped(loss_of_next_batch)
+        return loss
 
 
-def average_gradients(network: nn.Module) -> None:
-    """Replace each gradient by its mean over the processes."""
-    _average_in_place(p.grad for p in network.parameters() if p.grad is not None)
+class _LossOf(nn.Module):
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+
+    def forward(self, loss_of_next_batch: Callable[[], Tensor]) -> Tensor:
+        return loss_of_next_batch()
 
 
 def average_buffers(network: nn.Module) -> None:

@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.decomposition import TruncatedSVD
 
 from osls._core.arrays import AnyArray
+from osls._core.saving import saveable
 
 __all__ = ["Encoder", "Verbatim", "encoder_for"]
 
@@ -18,6 +19,7 @@ _COMPONENTS = 256
 _CLIP = 8.0
 
 
+@saveable
 class Encoder:
     """Standardise the columns of tables (dense or CSR) and scale the pixels of images.
 
@@ -78,6 +80,7 @@ def _spread(dense: AnyArray, mean: AnyArray, axes: int | tuple[int, ...]) -> Any
     return np.asarray(np.sqrt(total / (dense.size / mean.size)))
 
 
+@saveable
 class Verbatim(Encoder):
     """Rows as they are: word numbers, say, which the network looks up."""
 

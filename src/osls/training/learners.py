@@ -30,6 +30,7 @@ from torch.nn.functional import cross_entropy
 
 from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.progress import Advance, no_progress
+from osls._core.saving import kept_as, saveable
 from osls.training.encoding import encoder_for
 from osls.training.nets import SmallResNet, StackedMLP
 from osls.training.predictors import Blended, Networks, Predictor, SklearnModels
@@ -41,6 +42,7 @@ __all__ = [
     "Fitted",
     "FoldModels",
     "Learner",
+    "Members",
     "NetworkFactory",
     "NetworkLearner",
     "SklearnLearner",
@@ -51,6 +53,7 @@ __all__ = [
 NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
 
 
+@saveable
 @dataclass(frozen=True)
 class FoldModels:
     """The outcome of one cross-fitting: out-of-fold scores of the pool, and a predictor for new rows."""
@@ -96,7 +99,7 @@ class NetworkLearner(Learner):
             width = 128 if len(self.rows) < 4000 else 256
             networks = StackedMLP(members, shape[0], n_outputs, (width, width), self._dropout)
         else:
-            networks = _Members([self._factory(shape, n_outputs) for _ in range(members)])
+            networks = Members([self._factory(shape, n_outputs) for _ in range(members)])
         return networks.to(self.device)
 
     def predictor(self, networks: nn.Module, members: int) -> Networks:
@@ -117,10 +120,9 @@ class NetworkLearner(Learner):
                 # The members share no parameter: the sum of their mean losses trains each on its own.
                 return members * cross_entropy(logits.flatten(0, 1), labels[batch].flatten())
 
-            while trainer.steps_done < self.schedule.steps:
-                steps = min(100, self.schedule.steps - trainer.steps_done)
-                trainer.run(loss_of_next_batch, steps)
-                self.advance(steps / self.schedule.steps)
+            ends = self.schedule.ends(100)
+            for _ in trainer.epochs(loss_of_next_batch, ends):
+                self.advance(1 / len(ends))
         predictor = self.predictor(networks, members)
         scores = np.asarray(softmax(predictor.held_out_logits(self.rows, fold), axis=1))
         # Rows that no model has seen are everybody's.
@@ -129,7 +131,7 @@ class NetworkLearner(Learner):
         return FoldModels(scores, predictor)
 
 
-class _Members(nn.Module):
+class Members(nn.Module):
     """Networks of the user's own kind behind the stack's interface."""
 
     def __init__(self, networks: Sequence[nn.Module]):
@@ -159,6 +161,7 @@ def _fits(old: Sequence[int], new: Sequence[int]) -> bool:
     return len(old) == len(new) and min(grown, default=0) >= 0 and sum(map(bool, grown)) <= 1
 
 
+@kept_as("function")
 def convnet(input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
     """Build the default network for images."""
     return SmallResNet(input_shape[0], n_outputs)

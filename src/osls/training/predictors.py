@@ -12,10 +12,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.saving import saveable
+from osls.shift.calibration import scale
 from osls.training.encoding import Encoder
 from osls.training.trainer import as_tensor, score_rows, scoring_chunk
 
-__all__ = ["Blended", "Constant", "FittedClassifier", "Networks", "Predictor", "SklearnModels"]
+__all__ = ["Blended", "Constant", "FittedClassifier", "Networks", "Predictor", "SklearnModels", "Tempered"]
 
 
 class Predictor(Protocol):
@@ -24,6 +26,7 @@ class Predictor(Protocol):
     def predict_proba(self, X: AnyArray) -> Floats: ...
 
 
+@saveable
 @dataclass(frozen=True)
 class Constant:
     """The same probabilities for every row."""
@@ -88,6 +91,7 @@ class Networks:
         return np.asarray(proba.T.cpu().numpy())
 
 
+@saveable
 @dataclass(frozen=True)
 class SklearnModels:
     """The mean over scikit-learn classifiers, with a column also for classes that one has not seen."""
@@ -102,6 +106,7 @@ class SklearnModels:
         return proba / len(self.models)
 
 
+@saveable
 @dataclass(frozen=True)
 class Blended:
     """A weighted mean of two predictors."""
@@ -119,6 +124,7 @@ class Blended:
         return self.share * self.first.predict_proba(X) + (1 - self.share) * self.second.predict_proba(X)
 
 
+@saveable
 @dataclass(frozen=True)
 class FittedClassifier:
     """A classifier that the user fitted; its columns in our order, renormalised."""
@@ -129,3 +135,15 @@ class FittedClassifier:
     def predict_proba(self, X: AnyArray) -> Floats:
         proba = self.estimator.predict_proba(X)[:, list(self.order)]
         return np.asarray(proba / np.maximum(proba.sum(axis=1, keepdims=True), 1e-12))
+
+
+@saveable
+@dataclass(frozen=True)
+class Tempered:
+    """A classifier with its probabilities sharpened or softened."""
+
+    predictor: Predictor
+    inverse_temperature: float
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        return scale(self.predictor.predict_proba(X), self.inverse_temperature)

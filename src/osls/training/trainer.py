@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from osls._core.arrays import AnyArray, Floats
 from osls.training import ddp
-from osls.training.ddp import synced_batch_norm
 
 __all__ = [
     "Schedule",
@@ -74,6 +73,10 @@ class Schedule:
             return self
         return replace(self, batch_size=max(1, self.batch_size // n), processes=n)
 
+    def ends(self, length: int) -> list[int]:
+        """Numbers of steps after which an epoch of ``length`` steps ends; the last epoch may be shorter."""
+        return [*range(length, self.steps, length), self.steps]
+
     def epoch(self, n_rows: int) -> int:
         """Steps in which all processes together draw so many rows; at least one."""
         return max(1, n_rows // (self.batch_size * self.processes))
@@ -124,20 +127,30 @@ class Trainer:
         self.network = network
         self.schedule = schedule
         self.steps_done = 0
-        self._parallel = ddp.world_size() > 1
+        # Under torchrun: torch's own wrapper, which gives all processes the first one's weights and averages
+        # their gradients.
+        self._parallel = ddp.SharedStep(network) if ddp.world_size() > 1 else None
         if self._parallel:
-            ddp.share_state(network)
             # Masks of dropout, other than weights, are to differ between processes.
             torch.manual_seed(torch.initial_seed() + 1 + ddp.rank())
         self._optimizer = _optimizer(network, schedule)
         self._scheduler = _scheduler(self._optimizer, schedule)
 
+    def epochs(self, loss_of_next_batch: Callable[[], Tensor], ends: Iterable[int]) -> Iterator[float]:
+        """Train up to each of these numbers of steps, and yield the mean loss of the steps up to it.
+
+        This is the loop that every training here is made of; :meth:`Schedule.ends` has the usual ends.
+        """
+        for end in ends:
+            yield self.run(loss_of_next_batch, end - self.steps_done)
+
     def run(self, loss_of_next_batch: Callable[[], Tensor], steps: int) -> float:
         """Take ``steps`` optimiser steps and return their mean loss."""
-        if not self._parallel:
+        together = self._parallel
+        if together is None:
             return self._run(loss_of_next_batch, steps)
-        with synced_batch_norm(self.network):
-            mean = self._run(loss_of_next_batch, steps)
+        with ddp.synced_batch_norm(self.network):
+            mean = self._run(lambda: together(loss_of_next_batch), steps)
         ddp.average_buffers(self.network)
         return ddp.average(mean)
 
@@ -148,8 +161,6 @@ class Trainer:
             loss = loss_of_next_batch()
             self._optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
-            if self._parallel:
-                ddp.average_gradients(self.network)
             self._optimizer.step()
             if self._scheduler is not None:
                 self._scheduler.step()

@@ -10,11 +10,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from osls._core.saving import kept_as
 from osls.training.nets.augment import RandomShiftFlip
 
 __all__ = ["FastConvFeatures"]
 
 
+@kept_as("network")
 class FastConvFeatures(nn.Module):
     """The body of the convnet: images (n, channels, height, width) to ``out_features`` numbers each.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from osls._core.saving import kept_as
 from osls.training.nets.resnet import SmallResNet
 
 __all__ = ["ConvFeatures", "FeatureFactory", "MLPFeatures", "discriminator_head", "new_features"]
@@ -17,6 +18,7 @@ FeatureFactory = Callable[[tuple[int, ...]], nn.Module]
 _MANY_ROWS = 4000
 
 
+@kept_as("network")
 class MLPFeatures(nn.Sequential):
     """Two hidden layers for tables, those of the default classifier."""
 
@@ -29,6 +31,7 @@ class MLPFeatures(nn.Sequential):
         self.out_features = width
 
 
+@kept_as("network")
 class ConvFeatures(nn.Module):
     """The body of the small residual convnet for images."""
 

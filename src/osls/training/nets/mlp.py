@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from osls._core.saving import kept_as
+
 __all__ = ["StackedMLP"]
 
 
@@ -59,6 +61,7 @@ class _SharedDropout(nn.Module):
         return x * (mask / (1 - self.rate))
 
 
+@kept_as("network")
 class StackedMLP(nn.Module):
     """``members`` independent MLPs that share nothing but the call.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from osls._core.saving import kept_as
 from osls.training.nets.augment import RandomShiftFlip
 
 __all__ = ["ResNet9Features", "ResidualBlock", "SmallResNet", "conv_block"]
@@ -30,6 +31,7 @@ class ResidualBlock(nn.Module):
         return out
 
 
+@kept_as("network")
 class SmallResNet(nn.Module):
     """Three stages of convolution and pooling, each with a residual pair; (n, c, h, w) -> (n, classes)."""
 
@@ -54,6 +56,7 @@ class SmallResNet(nn.Module):
         return out
 
 
+@kept_as("network")
 class ResNet9Features(nn.Module):
     """The body of a ResNet-9: images (n, channels, height, width) to ``out_features`` numbers each.
 
