@@ -76,14 +76,14 @@ def main() -> None:
                 model.set_params(align=False)
             model.fit(**problem.training_data())
             seconds = time.perf_counter() - started
-            found = accuracy(problem.y_target, model.target_labels_, problem.novel_label)
+            shares = accuracy(problem.y_target, model.target_labels_, problem.novel_label)
             error = abs(model.novel_prevalence_ - problem.target_marginal[-1])
             best = np.nan
             if hasattr(model, "known_score_"):
                 best = best_threshold(
                     model.known_score_, model.known_labels_, problem.y_target, problem.novel_label
                 ).accuracy
-            rows.append([*found, error, best, seconds])
+            rows.append([*shares, error, best, seconds])
         mean = np.mean(rows, axis=0)
         figures = "{:>6.3f} {:>6.3f} {:>6.3f} {:>8.3f} {:>10.3f} {:>8.1f}".format(*mean)
         print(f"{name:<14} {figures}", flush=True)

@@ -67,14 +67,14 @@ def through_pulse(draw: int, share: float, rows: int, k: int = 3) -> dict[str, f
     X, X_target = (means[labels] + rng.normal(size=(len(labels), 5)) for labels in (y, y_target))
     model = PULSE(source_classifier="trees", discriminator="trees", rounds=1, random_state=draw)
     model.fit(X, y, X_target=X_target)
-    found = Answer(
+    estimate = Answer(
         model.target_marginal_,
         model.marginal_interval_,
         model.marginal_bound_,
         model.novel_bound_,
         model.novelty_pvalue_,
     )
-    return judge_intervals(found, mix)
+    return judge_intervals(estimate, mix)
 
 
 def on_real_data(draw: int, data: str, rows: int, cache: Path) -> dict[str, float]:
@@ -112,17 +112,17 @@ def main() -> None:
     args = parser.parse_args()
     draws = args.draws or {"scores": 200, "pulse": 50, "real": 20}[args.study]
     rows = args.rows or {"scores": 1000, "pulse": 600, "real": 2500}[args.study]
-    cells: list[tuple[dict[str, Any], Callable[[int], dict[str, float]]]]
+    problems: list[tuple[dict[str, Any], Callable[[int], dict[str, float]]]]
     if args.study == "real":
-        cells = [({"data": d}, partial(on_real_data, data=d, rows=rows, cache=args.cache)) for d in DATA]
+        problems = [({"data": d}, partial(on_real_data, data=d, rows=rows, cache=args.cache)) for d in DATA]
     else:
         run = on_scores if args.study == "scores" else through_pulse
-        cells = [({"novel_share": share}, partial(run, share=share, rows=rows)) for share in SHARES]
+        problems = [({"novel_share": share}, partial(run, share=share, rows=rows)) for share in SHARES]
     table = []
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-        for name, one_draw in cells:
-            found = list(pool.map(one_draw, range(draws), chunksize=5))
-            table.append({**name, "rows": rows, "draws": draws, **summarise(found)})
+        for name, one_draw in problems:
+            results = list(pool.map(one_draw, range(draws), chunksize=5))
+            table.append({**name, "rows": rows, "draws": draws, **summarise(results)})
             print(table[-1], flush=True)
     out = args.out / f"coverage_{args.study}.json"
     out.write_text(json.dumps(table, indent=1) + "\n")

@@ -70,8 +70,8 @@ def main() -> None:
             for share in SHARES:
                 run = partial(pvalue_with_novelty, share=share, rows=rows)
                 values = np.array(list(pool.map(run, range(args.power_draws), chunksize=2)))
-                found = round(float(np.mean(values <= 0.05)), 4)
-                power.append({"rows": rows, "share": share, "draws": args.power_draws, "found": found})
+                rejected = round(float(np.mean(values <= 0.05)), 4)
+                power.append({"rows": rows, "share": share, "draws": args.power_draws, "found": rejected})
                 print(power[-1], flush=True)
     out = args.out / "novelty.json"
     out.write_text(json.dumps({"false alarms": alarms, "power at level .05": power}, indent=1) + "\n")

@@ -49,14 +49,14 @@ def purities(data: str, draw: int) -> list[dict[str, Any]]:
     options = {"rows": "all"} if data == "cifar10" else {}
     problem = draw_problem({"name": data, **options}, draw=draw)
     model = source_classifier(data).set_params(random_state=draw).fit(**problem.training_data())
-    found = []
+    rows = []
     for j, name in enumerate(problem.classes):
         is_class = problem.y_target == name
         if is_class.sum() >= 20:
             purity = top_bin_purity(model.target_proba_[:, j], is_class, np.array(SIZES))
             row = {"data": data, "draw": draw, "class": str(name), "share": float(is_class.mean())}
-            found.append({**row, "purity": [round(value, 4) for value in purity]})
-    return found
+            rows.append({**row, "purity": [round(value, 4) for value in purity]})
+    return rows
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ class Case:
 class ScoresOnly(PULSE):
     """PULSE up to step 5's estimate; the discriminator is not trained."""
 
-    def _discriminate(self, learner: Any, pool: Any, task: Any, problem: Any, *rest: Any) -> Discriminator:
+    def _discriminate(self, learner: Any, task: Any, problem: Any, *rest: Any) -> Discriminator:
         return Discriminator(np.ones(problem.n_target), Constant((0.0, 1.0)), 0.0)
 
     def _interval(self, scores: HeldOutScores, *rest: Any) -> Any:
@@ -81,22 +81,22 @@ def answer(scores: HeldOutScores, *, seed: int, replicates: int = 100) -> Answer
     return Answer(mix, interval, bound, (1 - known.high, 1 - known.low), p_value)
 
 
-def judge_intervals(found: Answer, truth: np.ndarray) -> dict[str, float]:
+def judge_intervals(answer: Answer, truth: np.ndarray) -> dict[str, float]:
     """Whether each interval of a draw holds the truth, and how wide it is."""
 
     def holds(interval: np.ndarray) -> np.ndarray:
         return (interval[..., 0] <= truth + 1e-9) & (truth <= interval[..., 1] + 1e-9)
 
-    low, high = found.novel_bound
+    low, high = answer.novel_bound
     return {
-        "error": float(found.mix[-1] - truth[-1]),
-        "covered": float(holds(found.interval)[-1]),
-        "width": float(np.diff(found.interval[-1])[0]),
-        "classes_covered": float(holds(found.interval)[:-1].mean()),
+        "error": float(answer.mix[-1] - truth[-1]),
+        "covered": float(holds(answer.interval)[-1]),
+        "width": float(np.diff(answer.interval[-1])[0]),
+        "classes_covered": float(holds(answer.interval)[:-1].mean()),
         "bound_covered": float(low - 1e-9 <= truth[-1] <= high + 1e-9),
         "bound_width": high - low,
-        "all_bounds_covered": float(holds(found.bound).all()),
-        "rejected": float(found.p_value <= 0.05),
+        "all_bounds_covered": float(holds(answer.bound).all()),
+        "rejected": float(answer.p_value <= 0.05),
     }
 
 

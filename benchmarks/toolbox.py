@@ -6,7 +6,7 @@
 
     python benchmarks/toolbox.py --draws 5 --rows 3000 --jobs 2
 
-Rows go to a file as they come; the same command goes on after a kill. The two models that every cell of a
+Rows go to a file as they come; the same command goes on after a kill. The two models that every entry of a
 draw shares (source classifier and joint model) are trained once a draw.
 """
 
@@ -34,7 +34,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Shared(PULSE):
-    """PULSE that trains the two models all cells of a draw have in common only once."""
+    """PULSE that trains the two models all entries of a draw have in common only once."""
 
     memo: dict[str, Any]
 
@@ -57,7 +57,7 @@ def run_draw(data: str, draw: int, rows: int) -> list[dict[str, Any]]:
     problem = draw_problem({"name": data, "rows": rows}, draw=draw)
     memo: dict[str, Any] = {}
 
-    def cell(**parameters: Any) -> dict[str, Any]:
+    def entry(**parameters: Any) -> dict[str, Any]:
         model = Shared(random_state=draw, n_bootstrap=2, **parameters)
         model.memo = memo
         model.fit(**problem.training_data())
@@ -75,22 +75,22 @@ def run_draw(data: str, draw: int, rows: int) -> list[dict[str, Any]]:
             "l1_known_mix": float(np.abs(known - truth).sum()),
         }
 
-    out = [{"table": "shift", "shift": s, **cell(shift=s)} for s in SHIFTS]
+    out = [{"table": "shift", "shift": s, **entry(shift=s)} for s in SHIFTS]
     for name, mixture in MIXTURES.items():
         for objective in OBJECTIVES:
-            row = cell(mixture=mixture(), objective=objective)
+            row = entry(mixture=mixture(), objective=objective)
             out.append({"table": "mixture x objective", "mixture": name, "objective": objective, **row})
     return out
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean over draws by data set, and over data sets, of every cell; ± the standard error of a draw."""
-    cells: dict[str, dict[str, Any]] = {}
+    """Mean over draws by data set, and over data sets, of every entry; ± the standard error of a draw."""
+    entries: dict[str, dict[str, Any]] = {}
     for row in rows:
         name = row.get("shift") or f"{row['mixture']} + {row['objective']}"
-        cells.setdefault(f"{row['table']}: {name}", {}).setdefault(row["data"], []).append(row)
+        entries.setdefault(f"{row['table']}: {name}", {}).setdefault(row["data"], []).append(row)
     summary = {}
-    for cell, by_data in cells.items():
+    for entry, by_data in entries.items():
         figures: dict[str, Any] = {}
         for metric in ("acc_all", "mpe_novel", "l1_known_mix"):
             means = {data: float(np.mean([r[metric] for r in runs])) for data, runs in by_data.items()}
@@ -101,7 +101,7 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 "mean": round(float(np.mean(list(means.values()))), 4),
                 "worst": round(worst, 4),
             }
-        summary[cell] = figures
+        summary[entry] = figures
     return summary
 
 
@@ -125,8 +125,8 @@ def main() -> None:
             print(new[0]["data"], new[0]["draw"], flush=True)
     summary = summarise(rows)
     args.out.with_suffix(".json").write_text(json.dumps(summary, indent=1) + "\n")
-    for cell, figures in summary.items():
-        print(f"{cell:42}", {metric: (f["mean"], f["worst"]) for metric, f in figures.items()})
+    for entry, figures in summary.items():
+        print(f"{entry:42}", {metric: (f["mean"], f["worst"]) for metric, f in figures.items()})
 
 
 if __name__ == "__main__":
