@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from answers import TOPICS, text_corpus
 from osls.app.files import InputError
+from osls.app.files.errors import Place
 from osls.app.fit import fit_quietly, make_adapter
 from osls.app.options import AdaptOptions
 from osls.app.tables.columns import choose_text_mode
@@ -135,14 +136,14 @@ class TestColumns:
     def test_new_rows_must_have_the_columns(self):
         encoder = columns({"dose": [1, 2]}, {"dose": [2, 3]})
         with pytest.raises(InputError, match=r"later\.csv: there is no column 'dose'.*did you mean 'dosis'"):
-            encoder.transform(pd.DataFrame({"dosis": [1]}), name="later.csv")
+            encoder.transform(pd.DataFrame({"dosis": [1]}), Place("later.csv"))
 
     def test_errors_count_the_rows_before(self):
         encoder = columns({"dose": [1.5, 2]}, {"dose": [2, 3]})
         with pytest.raises(InputError, match=r"'dose' .*inf in row 102"):
-            encoder.transform(pd.DataFrame({"dose": [1, np.inf]}), first_row=100)
+            encoder.transform(pd.DataFrame({"dose": [1, np.inf]}), Place(before=100))
         with pytest.raises(InputError, match="row 102 has 'much'"):
-            encoder.check(pd.DataFrame({"dose": ["1", "much"]}), first_row=100)
+            encoder.check(pd.DataFrame({"dose": ["1", "much"]}), Place(before=100))
 
     @pytest.mark.parametrize("later", [[5.0], ["soon"]])
     def test_dates_must_stay_dates(self, later):
@@ -271,7 +272,7 @@ def test_pictures_are_checked():
     with pytest.raises(ValueError, match="images must be 'auto', 'efficientnet' or 'scratch'; got 'vit'"):
         PictureEncoder(images="vit")
     with pytest.raises(InputError, match=r"later\.csv: there is no column 'file'.*give a folder of pictures"):
-        PictureEncoder().check(pd.DataFrame({"age": [1]}), name="later.csv")
+        PictureEncoder().check(pd.DataFrame({"age": [1]}), Place("later.csv"))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from osls.app.files.opening import as_rows
@@ -199,33 +200,23 @@ def print_answer(answer: AdaptAnswer, out: Path, seconds: float, screen: Console
         line(f"Note: {warning}")
     sizes = f"{answer.settings['n_source']:,} labelled and {answer.settings['n_target']:,} new"
     line(f"\n{sizes} rows in {seconds:.0f} s. In {out}:")
-    for name, what in (
-        ("report.html", "everything on one page"),
-        ("predictions.parquet", "an answer for each new row (also predictions.csv)"),
-        ("mix.json", "the table above"),
-        ("model", f"for more rows: osls predict {shlex.quote(str(out / 'model'))} more.csv"),
-    ):
+    files = {
+        "report.html": "everything on one page",
+        "predictions.parquet": "an answer for each new row (also predictions.csv)",
+        "mix.json": "the table above",
+        "model": f"for more rows: osls predict {shlex.quote(str(out / 'model'))} more.csv",
+    }
+    for name, what in files.items():
         line(f"  {name:<20} {what}")
 
 
 def _mix_table(answer: AdaptAnswer) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("class", overflow="fold")
-    for heading in (
-        "in the labels",
-        "in the new data",
-        f"{100 * answer.level:g} % interval",
-        "rows predicted",
-    ):
+    (first, *headings), *known, novel = answer.mix_table()
+    table.add_column(first, overflow="fold")
+    for heading in headings:
         table.add_column(heading, justify="right")
-    for row in answer.mix()["classes"]:
-        low, high = row["interval"]
-        table.add_row(
-            row["name"].replace("[", r"\["),
-            f"{100 * row['source_share']:.1f} %",
-            f"{100 * row['target_share']:.1f} %",
-            f"{100 * low:.1f} to {100 * high:.1f} %",
-            f"{row['rows_predicted']:,}",
-            style="bold" if row["novel"] else None,
-        )
+    for row in known:
+        table.add_row(*map(escape, row))
+    table.add_row(*map(escape, novel), style="bold")
     return table

@@ -131,8 +131,18 @@ class Answer:
             "rows_predicted": int(counts.get(self.classes[j], 0)),
         }
 
+    def mix_table(self) -> list[tuple[str, ...]]:
+        """The mix as text for people: a heading, then a row for each class, the novel one last."""
+        level = f"{100 * self.level:g} % interval"
+        rows: list[tuple[str, ...]] = [("class", "in the labels", "in the new data", level, "rows predicted")]
+        for row, (low, high) in zip(self.mix()["classes"], self.interval, strict=True):
+            shares = (f"{100 * row[side]:.1f} %" for side in ("source_share", "target_share"))
+            interval = f"{100 * low:.1f} to {100 * high:.1f} %"
+            rows.append((row["name"], *shares, interval, f"{row['rows_predicted']:,}"))
+        return rows
+
     def to_json(self) -> str:
-        """The same as text."""
+        """The text of ``mix.json``."""
         return json.dumps(self.mix(), ensure_ascii=False, indent=2, allow_nan=False)
 
 

@@ -18,7 +18,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from osls import __version__
 from osls._core.arrays import AnyArray
-from osls.app.files.reader import TEXT_COLUMN, rows_per_batch
+from osls.app.files.errors import Place
+from osls.app.files.reader import TEXT_COLUMN
 from osls.app.options import AdaptOptions
 from osls.app.output import AdaptAnswer
 from osls.app.predict import Adapted, tabulate
@@ -52,16 +53,16 @@ class Fit:
         if not problem.is_sampled:
             yield tabulate(fitted, adapted.classes, problem.ids)
             return
-        for first, batch in _target_batches(problem, adapted.encoder):
+        first = 0
+        for place, batch in problem.target.placed_batches(adapted.encoder.used_columns):
             start, stop = np.searchsorted(problem.sampled_rows, [first, first + len(batch)])
             inside = problem.sampled_rows[start:stop] - first
             rest = np.setdiff1d(np.arange(len(batch)), inside, assume_unique=True)
             proba = np.empty((len(batch), len(adapted.classes)))
             proba[inside] = fitted[start:stop]
-            proba[rest] = adapted.predict_proba(
-                batch.iloc[rest], name=problem.target.name, first_row=first + rest
-            )
+            proba[rest] = adapted.predict_proba(batch.iloc[rest], Place(place.name, first + rest))
             yield tabulate(proba, adapted.classes, problem.ids.iloc[first : first + len(batch)])
+            first += len(batch)
 
     def answer(self, command: str, *, every_row: bool) -> AdaptAnswer:
         """Put the answer together, with every row of the target or with those that were fitted on."""
@@ -122,40 +123,23 @@ def fit_problem(problem: Problem, options: AdaptOptions, say: Callable[[str], No
 
 def _encode(problem: Problem, options: AdaptOptions) -> tuple[_Encoder, AnyArray, AnyArray]:
     """Return the fitted encoder and the features of both sides; check the rows that were not drawn, too."""
-    source, target = problem.source_name, problem.target.name
     encoder: _Encoder
     if problem.kind == "images":
         encoder = PictureEncoder(images=options.images)
     else:
         encoder = TableEncoder(text=options.text, texts=[TEXT_COLUMN] if problem.kind == "text" else [])
-    encoder.fit(
-        problem.source,
-        problem.target_sample,
-        source_name=source,
-        target_name=target,
-        source_rows=problem.source_rows,
-        target_rows=problem.sampled_rows,
-    )
-    X = encoder.transform(problem.source, name=source, first_row=problem.source_rows)
-    X_target = encoder.transform(problem.target_sample, name=target, first_row=problem.sampled_rows)
+    encoder.fit(problem.source, problem.target_sample, problem.places)
+    X = encoder.transform(problem.source, problem.places[0])
+    X_target = encoder.transform(problem.target_sample, problem.places[1])
     if problem.is_sampled:
-        for first, batch in _target_batches(problem, encoder):
-            encoder.check(batch, name=target, first_row=first)
+        for place, batch in problem.target.placed_batches(encoder.used_columns):
+            encoder.check(batch, place)
     return encoder, X, X_target
 
 
-def _target_batches(problem: Problem, encoder: _Encoder) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Yield the whole target in batches, each with the number of rows before it."""
-    first = 0
-    columns = encoder.used_columns
-    for batch in problem.target.batches(columns, rows_per_batch(len(columns))):
-        yield first, batch
-        first += len(batch)
-
-
 def _encode_all(problem: Problem, encoder: _Encoder) -> AnyArray:
-    name = problem.target.name
-    parts = [encoder.transform(batch, name=name) for _, batch in _target_batches(problem, encoder)]
+    batches = problem.target.placed_batches(encoder.used_columns)
+    parts = [encoder.transform(batch, place) for place, batch in batches]
     if sparse.issparse(parts[0]):
         return sparse.vstack(parts, format="csr")  # type: ignore[no-any-return]
     return np.concatenate(parts)
@@ -217,7 +201,7 @@ def _settings(problem: Problem, options: AdaptOptions, encoder: _Encoder, second
         "fast": options.fast,
         "seed": options.random_state,
         "seconds": round(seconds, 1),
-        "source": problem.source_name,
+        "source": problem.places[0].name,
         "target": problem.target.name,
         "label": problem.label,
         "n_source": problem.n_source,

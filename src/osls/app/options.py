@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -65,11 +65,11 @@ class AdaptOptions:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, kind in (("level", Real), ("random_state", Integral), ("max_rows", Integral)):
-            _check_number(name, getattr(self, name), kind)
-        object.__setattr__(self, "level", float(self.level))
-        object.__setattr__(self, "random_state", int(self.random_state))
-        object.__setattr__(self, "max_rows", int(self.max_rows))
+        # Numbers of NumPy become numbers of Python, whose text can be read back.
+        object.__setattr__(self, "level", _number("level", self.level, Real, float))
+        for name in ("random_state", "max_rows", "n_jobs"):
+            if (value := getattr(self, name)) is not None or name != "n_jobs":
+                object.__setattr__(self, name, _number(name, value, Integral, int))
         self._check_ranges()
         self._check_choices()
 
@@ -80,8 +80,6 @@ class AdaptOptions:
             raise ValueError(f"the seed must lie between 0 and {_LARGEST_SEED}; got {self.random_state}.")
         if self.max_rows < MIN_ROWS:
             raise ValueError(f"max_rows must be at least {MIN_ROWS}; got {self.max_rows}.")
-        if self.n_jobs is not None:
-            _check_number("n_jobs", self.n_jobs, Integral)
         if self.n_jobs == 0:
             raise ValueError(f"n_jobs must not be 0; give a number of threads, or {ALL_CORES} for all cores.")
 
@@ -150,10 +148,10 @@ def as_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 
-def _check_number(name: str, value: Any, kind: type) -> None:
+def _number(name: str, value: Any, kind: type, to: Callable[[Any], float]) -> float:
     if not isinstance(value, kind) or isinstance(value, bool):
-        what = "a whole number" if kind is Integral else "a number"
-        raise ValueError(f"{name} must be {what}; got {value!r}.")
+        raise ValueError(f"{name} must be a {'whole ' * (kind is Integral)}number; got {value!r}.")
+    return to(value)
 
 
 def _changed(options: Any, defaults: Any) -> dict[str, Any]:

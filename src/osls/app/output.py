@@ -41,15 +41,9 @@ class AdaptAnswer(Answer):
 
     def _repr_html_(self) -> str:
         """Show the sentence and the mix in a notebook."""
-        heading = ("class", "in the labels", "in the new data", f"{100 * self.level:g} % interval")
-        rows = [
-            (name, f"{100 * before:.1f} %", f"{100 * now:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %")
-            for name, before, now, (low, high) in zip(
-                self.classes, self.source_share, self.target_share, self.interval, strict=True
-            )
-        ]
-        head = "".join(f"<th>{escape(name)}</th>" for name in heading)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(value)}</td>' for value in row)}</tr>" for row in rows)
+        heading, *rows = (tuple(map(escape, row)) for row in self.mix_table())
+        head = "".join(f"<th>{text}</th>" for text in heading)
+        body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows)
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.warnings)
         return (
             f"<p>{escape(self.summary())}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -65,20 +59,10 @@ def write_folder(
     overwrite: bool = False,
     say: Callable[[str], None] = lambda step: None,
 ) -> AdaptAnswer:
-    """Write an answer and return it with the number of rows predicted for each class.
+    """Write an answer, and return it with the number of rows predicted for each class.
 
-    Parameters
-    ----------
-    answer : AdaptAnswer
-        What to write.
-    out : Path
-        The folder to make.
-    predictions : iterable of DataFrame
-        Predictions of the whole target, of which the answer may hold only a sample.
-    overwrite : bool
-        Replace an earlier run.
-    say : callable
-        Told what is being done.
+    ``predictions`` are those of the whole target, of which the answer may hold only a sample.
+    ``say`` is told what is being done.
     """
     check_destination(out, overwrite=overwrite)
     with staged_folder(out) as folder:

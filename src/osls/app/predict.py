@@ -15,19 +15,19 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from osls._core.arrays import Floats, Ints
+from osls._core.arrays import Floats
 from osls._core.saving import saveable
-from osls.app.files.errors import InputError
+from osls.app.files.errors import ROWS, InputError, Place
 from osls.app.files.folders import FolderRows
 from osls.app.files.opening import open_rows
-from osls.app.files.reader import FILE_COLUMN, TEXT_DTYPE, Kind, RowFile, rows_per_batch
+from osls.app.files.reader import TEXT_DTYPE, Kind, RowFile
 from osls.app.files.staging import staged_file
 from osls.app.tables.pictures import PictureEncoder
 from osls.app.tables.table_encoder import TableEncoder
 from osls.persist import load
 from osls.pulse import PULSE
 
-__all__ = ["Adapted", "load_adapted", "open_batches", "run_predict", "tabulate", "write_predictions"]
+__all__ = ["Adapted", "load_adapted", "open_for", "run_predict", "tabulate", "write_predictions"]
 
 _SUFFIXES = (".parquet", ".csv")
 
@@ -63,20 +63,19 @@ class Adapted:
     ids: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
-    def predict(
-        self, rows: pd.DataFrame, *, name: str = "the rows", first_row: int | Ints = 0
-    ) -> pd.DataFrame:
-        """Return the id columns, ``predicted``, ``novel`` and ``p_<class>`` of new rows."""
-        proba = self.predict_proba(rows, name=name, first_row=first_row)
+    def predict(self, rows: pd.DataFrame, place: Place = ROWS) -> pd.DataFrame:
+        """Return the id columns, ``predicted``, ``novel`` and ``p_<class>`` of new rows.
+
+        ``place`` says where they come from, for messages.
+        """
+        proba = self.predict_proba(rows, place)
         return tabulate(proba, self.classes, rows[[column for column in self.ids if column in rows.columns]])
 
-    def predict_proba(
-        self, rows: pd.DataFrame, *, name: str = "the rows", first_row: int | Ints = 0
-    ) -> Floats:
+    def predict_proba(self, rows: pd.DataFrame, place: Place = ROWS) -> Floats:
         """Return probabilities of ``classes``."""
         if not len(rows):
             return np.zeros((0, len(self.classes)))
-        return self.adapter.predict_proba(self.encoder.transform(rows, name=name, first_row=first_row))
+        return self.adapter.predict_proba(self.encoder.transform(rows, place))
 
 
 def tabulate(proba: Floats, classes: Sequence[str], ids: pd.DataFrame) -> pd.DataFrame:
@@ -100,24 +99,13 @@ def load_adapted(model: Path) -> Adapted:
     return loaded
 
 
-def open_batches(adapted: Adapted, path: Path) -> tuple[RowFile, Iterator[tuple[int, pd.DataFrame]]]:
-    """Open a file for a model: its reader, and the columns that the model needs in batches.
-
-    With each batch comes the number of rows before it, for messages.
-    """
+def open_for(adapted: Adapted, path: Path) -> tuple[RowFile, Iterator[tuple[Place, pd.DataFrame]]]:
+    """Open a file; return its reader, and batches of the columns that the model needs with their places."""
     rows = open_rows(path)
     if isinstance(rows, FolderRows):
         rows.drop_classes()
     wanted = set(adapted.encoder.used_columns)
-    columns = [column for column in rows.columns if column in wanted]
-
-    def numbered() -> Iterator[tuple[int, pd.DataFrame]]:
-        first = 0
-        for batch in rows.batches(columns or None, rows_per_batch(len(columns))):
-            yield first, batch
-            first += len(batch)
-
-    return rows, numbered()
+    return rows, rows.placed_batches([column for column in rows.columns if column in wanted])
 
 
 def run_predict(model: Path, rows: Path, out: Path, *, overwrite: bool = False) -> None:
@@ -125,24 +113,24 @@ def run_predict(model: Path, rows: Path, out: Path, *, overwrite: bool = False) 
     if out.suffix.lower() not in _SUFFIXES:
         raise InputError(f"{out}: predictions are written as {' or '.join(_SUFFIXES)}; change the extension.")
     adapted = load_adapted(model)
-    data, batches = open_batches(adapted, rows)
+    data, batches = open_for(adapted, rows)
     with staged_file(out, overwrite=overwrite) as draft:
         counts = write_predictions(_predict_batches(adapted, data, batches), draft)
     _print_counts(adapted, counts, out)
 
 
 def _predict_batches(
-    adapted: Adapted, rows: RowFile, batches: Iterator[tuple[int, pd.DataFrame]]
+    adapted: Adapted, rows: RowFile, batches: Iterator[tuple[Place, pd.DataFrame]]
 ) -> Iterator[pd.DataFrame]:
     """Yield the predictions in order. The ids are read at once, so that all batches have the same types."""
     ids = [column for column in adapted.ids if column in rows.columns]
     carried = rows.read(ids) if ids else None
-    for first, batch in batches:
-        predictions = adapted.predict(batch, name=rows.name, first_row=first)
-        if carried is not None:
-            part = carried.iloc[first : first + len(batch)].reset_index(drop=True)
-            predictions = part.join(predictions.drop(columns=[FILE_COLUMN, *ids], errors="ignore"))
-        yield predictions
+    first = 0
+    for place, batch in batches:
+        last = first + len(batch)
+        part = pd.DataFrame(index=batch.index) if carried is None else carried.iloc[first:last]
+        yield tabulate(adapted.predict_proba(batch, place), adapted.classes, part)
+        first = last
 
 
 def write_predictions(batches: Iterable[pd.DataFrame], *paths: Path) -> Counter[str]:

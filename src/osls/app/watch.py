@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from osls._core.arrays import Floats
 from osls.app.files.errors import InputError
 from osls.app.files.opening import READERS
 from osls.app.options import MonitorOptions
-from osls.app.predict import Adapted, load_adapted, open_batches
+from osls.app.predict import Adapted, load_adapted, open_for
 from osls.app.report.page import write_atomically
 from osls.app.report.timeline import alarm_words, render_timeline
 from osls.app.report.wording import percent, percent_range, shown
@@ -48,7 +47,8 @@ def run_monitor(options: MonitorOptions) -> bool:
     finally:
         # Also after an error: the page shows the batches that were added before it.
         session.publish()
-    session.conclude()
+    if count := len(session.monitor.batches):
+        session.say(f"{options.out} shows all {count} batches; also {options.out.stem}.csv and .json.")
     return session.alarmed
 
 
@@ -68,29 +68,25 @@ class _Session:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; check the path.")
         origin = _fingerprint(path)
-        before = next(
-            (b for b in self.monitor.batches if b.origin.get("sha256") == origin["sha256"]),
-            None,
-        )
-        if before is not None:
-            same = "" if before.name == path.name else f" (as {shown(before.name)})"
-            self._say(f"{path.name}: counted already{same}")
-            return
-        proba = _probabilities(self.adapted, path)
+        for before in self.monitor.batches:
+            if before.origin.get("sha256") == origin["sha256"]:
+                same = "" if before.name == path.name else f" (as {shown(before.name)})"
+                self.say(f"{path.name}: counted already{same}")
+                return
+        _, batches = open_for(self.adapted, path)
+        proba = np.concatenate([self.adapted.predict_proba(batch, place) for place, batch in batches])
         origin["added"] = datetime.now(UTC).isoformat(timespec="seconds")
         report = self.monitor.update(path.name, proba, origin=origin)
         write_atomically(self.options.state, json.dumps(self.monitor.to_dict(), indent=1) + "\n")
         self.added += 1
         self.alarmed |= bool(report.alarms)
-        self._say(_describe_batch(report))
+        self.say(_describe_batch(report))
         for alarm in report.alarms:
-            self.screen.print(
-                f"  ALARM: {alarm_words(alarm)}", style="bold red", markup=False, highlight=False
-            )
+            self.say(f"  ALARM: {alarm_words(alarm)}", "bold red")
 
     def follow(self, folder: Path) -> None:
         """Look into a folder again and again, until interrupted."""
-        self._say(f"Watching {folder} every {self.options.every:g} s; Ctrl-C ends it.")
+        self.say(f"Watching {folder} every {self.options.every:g} s; Ctrl-C ends it.")
         looks: dict[Path, tuple[int, int]] = {}
         done: dict[Path, tuple[int, int]] = {}
         with _interruptible():
@@ -101,7 +97,7 @@ class _Session:
                         self._try(path)
                     time.sleep(self.options.every)
             except KeyboardInterrupt:
-                self._say("Stopped.")
+                self.say("Stopped.")
 
     def _try(self, path: Path) -> None:
         """Add a file. If it is bad, name it and go on: it is read again only if it changes."""
@@ -125,14 +121,8 @@ class _Session:
         history = {key: state[key] for key in ("classes", "level", "against", "reference", "batches")}
         write_atomically(out.with_suffix(".json"), json.dumps(history, indent=1) + "\n")
 
-    def conclude(self) -> None:
-        """Say where the files are."""
-        if self.monitor.batches:
-            out = self.options.out
-            self._say(f"{out} shows all {len(self.monitor.batches)} batches; also {out.stem}.csv and .json.")
-
-    def _say(self, words: str) -> None:
-        self.screen.print(words, markup=False, highlight=False, soft_wrap=True)
+    def say(self, text: str, style: str | None = None) -> None:
+        self.screen.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _fresh(adapted: Adapted, options: MonitorOptions) -> Monitor:
@@ -168,22 +158,13 @@ def _open_state(options: MonitorOptions, fresh: Monitor) -> Monitor:
     return monitor
 
 
-def _probabilities(adapted: Adapted, path: Path) -> Floats:
-    rows, batches = open_batches(adapted, path)
-    return np.concatenate(
-        [adapted.predict_proba(batch, name=rows.name, first_row=first) for first, batch in batches]
-    )
-
-
 def _fingerprint(path: Path) -> dict[str, Any]:
     """Name, size and digest of a file; of a folder, of all that is in it."""
     digest, size = hashlib.sha256(), 0
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-    for each in files:
+    for each in sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]:
         if path.is_dir():
-            digest.update(
-                f"{each.relative_to(path)}\0{each.stat().st_size}\0".encode(errors="surrogateescape")
-            )
+            name = f"{each.relative_to(path)}\0{each.stat().st_size}\0"
+            digest.update(name.encode(errors="surrogateescape"))
         with each.open("rb") as file:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-__all__ = ["InputError", "did_you_mean", "shorten"]
+from osls._core.arrays import Ints
+
+__all__ = ["ROWS", "InputError", "Place", "did_you_mean", "shorten"]
 
 
 class InputError(ValueError):
     """Something is wrong with the data: the message names file, column or row and says what to do."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows come from: the file, and how many of its rows come before all, or before each, of them."""
+
+    name: str = "the rows"
+    before: int | Ints = 0
+
+    def row(self, index: int) -> int:
+        """Number of a row as a person counts, from 1."""
+        before = self.before if isinstance(self.before, int) else int(self.before[index]) - index
+        return before + index + 1
+
+
+ROWS = Place()
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -88,14 +88,10 @@ def _list_files(folder: Path) -> tuple[list[Path], list[str], list[str]]:
             f"{folder}: holds no pictures ({', '.join(IMAGE_SUFFIXES)}) and no .txt files; "
             "check that this is the right folder."
         )
-    classes = [_class_of(path, folder) for path in files]
+    parts = [path.relative_to(folder).parts for path in files]
+    classes = [folders[0] if folders else "" for *folders, _ in parts]
     notes = [f"{folder}: {others} files that are neither pictures nor .txt were not read."] if others else []
     return files, classes, notes
-
-
-def _class_of(path: Path, folder: Path) -> str:
-    parts = path.relative_to(folder).parts
-    return parts[0] if len(parts) > 1 else ""
 
 
 def _read_text(path: Path) -> str:
@@ -103,6 +99,5 @@ def _read_text(path: Path) -> str:
         raise InputError(
             f"{path}: the text is larger than {_MAX_TEXT_BYTES >> 20} MB; split it into one file a document."
         )
-    if scan_text(path).empty:
-        raise InputError(f"{path}: the file is empty; remove it.")
+    scan_text(path)
     return path.read_text(encoding="utf-8-sig")

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from osls._core.arrays import Ints
-from osls.app.files.errors import InputError, shorten
+from osls.app.files.errors import InputError, Place, shorten
 
 __all__ = [
     "BATCH_ROWS",
@@ -24,6 +24,7 @@ __all__ = [
     "RowFile",
     "check_not_empty",
     "rows_per_batch",
+    "split_frame",
 ]
 
 Kind = Literal["table", "text", "images"]
@@ -78,6 +79,13 @@ class RowFile(ABC):
     def batches(self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
         """Yield the rows in order; values may still be the strings of the file."""
 
+    def placed_batches(self, columns: Sequence[str]) -> Iterator[tuple[Place, pd.DataFrame]]:
+        """Yield the rows of some columns (or, if none are named, of all), and where they are in the file."""
+        first = 0
+        for batch in self.batches(columns or None, rows_per_batch(len(columns))):
+            yield Place(self.name, first), batch
+            first += len(batch)
+
     def count(self) -> int:
         """Return the number of rows."""
         return sum(len(batch) for batch in self.batches(self.columns[:1]))
@@ -101,10 +109,19 @@ class RowFile(ABC):
         """Read some rows, given by sorted numbers from 0."""
         frames, first = [], 0
         for batch in self.batches(columns, rows_per_batch(len(columns or self.columns))):
-            inside = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + len(batch))]
-            frames.append(batch.iloc[inside - first])
+            start, stop = np.searchsorted(rows, [first, first + len(batch)])
+            frames.append(batch.iloc[rows[start:stop] - first])
             first += len(batch)
         return self.typed(pd.concat(frames, ignore_index=True))
+
+
+def split_frame(frame: pd.DataFrame, size: int) -> Iterator[pd.DataFrame]:
+    """Yield parts of at most ``size`` rows; a frame that has no more is yielded as it is."""
+    if len(frame) <= size:
+        yield frame
+        return
+    for first in range(0, len(frame), size):
+        yield frame.iloc[first : first + size].reset_index(drop=True)
 
 
 def check_not_empty(rows: RowFile) -> None:
@@ -123,11 +140,7 @@ class MemoryRows(RowFile):
     def batches(self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
         """Yield slices of the frame."""
         frame = self._frame if columns is None else self._frame[list(columns)]
-        if len(frame) <= size:
-            yield frame  # all of it, even if it has no rows
-            return
-        for first in range(0, len(frame), size):
-            yield frame.iloc[first : first + size].reset_index(drop=True)
+        yield from split_frame(frame, size)
 
     def count(self) -> int:
         return len(self._frame)

@@ -47,18 +47,29 @@ def check_writable(path: Path) -> None:
 def staged_folder(out: Path) -> Iterator[Path]:
     """Yield a folder beside ``out``. It replaces ``out`` if the block ends well, and is deleted if not."""
     out = out.absolute()
-    made = _make_parents(out.parent)
-    draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    with _folder_for(out):
+        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+        try:
+            yield draft
+            draft.chmod(0o755)
+            _take_place(draft, out)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+    _sweep(out)
+
+
+@contextmanager
+def _folder_for(out: Path) -> Iterator[None]:
+    """Make the folders above ``out``; delete those that were made if the block does not end well."""
+    made = [folder for folder in out.parents if not folder.exists()]
+    out.parent.mkdir(parents=True, exist_ok=True)
     try:
-        yield draft
-        draft.chmod(0o755)
-        _take_place(draft, out)
+        yield
     except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
         for folder in made:
             folder.rmdir()
         raise
-    _sweep(out)
 
 
 def _sweep(out: Path) -> None:
@@ -66,13 +77,6 @@ def _sweep(out: Path) -> None:
     for path in out.parent.iterdir():
         if _DRAFT.fullmatch(path.name.removeprefix(f".{out.name}")) and path.is_dir():
             remove_if_abandoned(path)
-
-
-def _make_parents(folder: Path) -> list[Path]:
-    """Make a folder and those above it; return those that did not exist, the innermost first."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    return missing
 
 
 def _take_place(draft: Path, out: Path) -> None:
@@ -98,11 +102,6 @@ def staged_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
     if out.exists() and not overwrite:
         raise InputError(f"{out}: exists already; choose another file or add --overwrite.")
     check_writable(out)
-    made = _make_parents(out.absolute().parent)
-    try:
-        with draft_of(out.absolute(), suffix=out.suffix) as draft:
-            yield draft
-    except BaseException:
-        for folder in made:
-            folder.rmdir()
-        raise
+    out = out.absolute()
+    with _folder_for(out), draft_of(out, suffix=out.suffix) as draft:
+        yield draft

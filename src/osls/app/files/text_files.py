@@ -6,8 +6,7 @@ import codecs
 import csv
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,68 +16,43 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from osls.app.files.errors import InputError, shorten
-from osls.app.files.reader import BATCH_ROWS, TEXT_DTYPE, RowFile
+from osls.app.files.reader import BATCH_ROWS, TEXT_DTYPE, RowFile, split_frame
 
-__all__ = ["MISSING", "DelimitedRows", "JsonRows", "infer_types", "scan_text"]
+__all__ = ["DelimitedRows", "JsonRows", "infer_types", "scan_text", "trim"]
 
 # -- Is it text? --------------------------------------------------------------------------------------
 
 _PIECE = 1 << 20
-_BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
 
 
-@dataclass(frozen=True)
-class TextScan:
-    """What the whole file showed."""
-
-    empty: bool
-    quotes_balanced: bool
-
-
-def scan_text(path: Path) -> TextScan:
-    """Read a file once in pieces; raise if it is not UTF-8 text, naming the line."""
+def scan_text(path: Path) -> bool:
+    """Read a file once in pieces; raise if it is empty or not UTF-8. Return whether its quotes are paired."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     line, quotes, blank = 1, 0, True
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            _check_mark(path, piece, line)
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise InputError(f"{path}: the file is in UTF-16; save it as UTF-8 and try again.")
+        file.seek(0)
+        # The empty piece at the end shows whether the last character is whole.
+        for piece in chain(iter(lambda: file.read(_PIECE), b""), [b""]):
             if b"\0" in piece:
                 raise InputError(
                     f"{path}: there are zero bytes in or after line {line}, so it is not a text file; "
                     "check the file or its extension."
                 )
-            line = _decode(path, decoder, piece, line)
+            try:
+                text = decoder.decode(piece, final=not piece)
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{path}: line {line + error.object[: error.start].count(10)} is not in UTF-8 (an older "
+                    "encoding such as Latin-1?); save the file as UTF-8 and try again."
+                ) from None
+            line += text.count("\n")
             quotes += piece.count(b'"')
             blank = blank and not piece.strip(b"\xef\xbb\xbf \t\r\n")
-    try:
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        raise _not_utf8(path, line) from None
-    return TextScan(blank, quotes % 2 == 0)
-
-
-def _check_mark(path: Path, piece: bytes, line: int) -> None:
-    for mark, encoding in _BYTE_ORDER_MARKS.items():
-        if line == 1 and piece.startswith(mark):
-            raise InputError(f"{path}: the file is in {encoding}; save it as UTF-8 and try again.")
-
-
-def _decode(path: Path, decoder: codecs.IncrementalDecoder, piece: bytes, line: int) -> int:
-    """Decode a piece and return the number of the line after it."""
-    try:
-        return line + decoder.decode(piece).count("\n")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, line + error.object[: error.start].count(b"\n")) from None
-
-
-def _not_utf8(path: Path, line: int) -> InputError:
-    return InputError(
-        f"{path}: line {line} is not in UTF-8 (an older encoding such as Latin-1?); "
-        "save the file as UTF-8 and try again."
-    )
+    if blank:
+        raise InputError(f"{path}: the file is empty; remove it, or check that it is the right file.")
+    return quotes % 2 == 0
 
 
 # -- Comma, semicolon, tab or bar between values, one header line ---------------------------------------
@@ -93,11 +67,8 @@ class DelimitedRows(RowFile):
     """A text file with one row a line. Every value is a string until a whole column is known."""
 
     def __init__(self, path: Path):
-        scan = scan_text(path)
-        if scan.empty:
-            raise InputError(f"{path}: the file is empty; check that this is the right file.")
+        self._quotes_paired = scan_text(path)
         self._path = path
-        self._quotes_balanced = scan.quotes_balanced
         self._header_row = _blank_lines(path) + 1
         self._delimiter, header = _sniff(path)
         names = [field.strip() or f"column {i + 1}" for i, field in enumerate(header)]
@@ -110,19 +81,19 @@ class DelimitedRows(RowFile):
         """Stream the file; a line with too few or too many fields is an error that names the line."""
         wanted = list(self.columns if columns is None else columns)
         # All that follows a quote that is never closed ends up in the last column, so read that one too.
-        checked = [] if self._quotes_balanced or self.columns[-1] in wanted else [self.columns[-1]]
+        checked = [] if self._quotes_paired or self.columns[-1] in wanted else [self.columns[-1]]
         n_rows, last = 0, ""
         for batch in self._arrow_batches([*wanted, *checked]):
             if not batch.num_rows:
                 continue
             n_rows += batch.num_rows
-            last = str(batch.column(self.columns[-1])[-1]) if not self._quotes_balanced else ""
-            yield from _split(batch.select(wanted).to_pandas(), size)
+            last = str(batch.column(self.columns[-1])[-1]) if not self._quotes_paired else ""
+            yield from split_frame(batch.select(wanted).to_pandas(), size)
         if not n_rows:
             raise InputError(
                 f"{self.name}: there is a header but no rows; check that this is the right file."
             )
-        if not self._quotes_balanced and "\n" in last:
+        if not self._quotes_paired and "\n" in last:
             raise InputError(
                 f'{self.name}: a quote (") opened in row {n_rows} is never closed, so the rest of the file '
                 "became one value; close it or double the quote."
@@ -163,11 +134,6 @@ class DelimitedRows(RowFile):
         )
 
 
-def _split(frame: pd.DataFrame, size: int) -> Iterator[pd.DataFrame]:
-    for first in range(0, len(frame), size):
-        yield frame.iloc[first : first + size].reset_index(drop=True)
-
-
 def _blank_lines(path: Path) -> int:
     """Count the blank lines before the header, which Arrow counts as rows."""
     with path.open(encoding="utf-8-sig") as file:
@@ -200,7 +166,7 @@ def _first_rows(file: Any, delimiter: str) -> list[list[str]]:
 # -- Strings to the types that whole columns of them have -----------------------------------------------
 
 # What people and programs write for "no value". "None" is left alone: it may be a class or an answer.
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL")
+_MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL")
 # A number with a leading zero is a code (007, a postcode) and must keep its zeros; hexadecimal likewise.
 _CODE = r"^[+-]?0[0-9xX]"
 _BOOLEANS = ("true", "false")
@@ -222,8 +188,7 @@ def infer_types(frame: pd.DataFrame) -> pd.DataFrame:
 def _infer(column: pd.Series) -> pd.Series:
     if column.dtype != TEXT_DTYPE and not isinstance(column.dtype, pd.StringDtype):
         return column
-    values = pc.utf8_trim_whitespace(pa.array(column, type=pa.large_string()))
-    values = pc.if_else(pc.is_in(values, _strings(MISSING)), None, values)
+    values = trim(column)
     present = values.drop_null()
     if not len(present):
         return pd.Series(float("nan"), index=column.index)
@@ -234,6 +199,12 @@ def _infer(column: pd.Series) -> pd.Series:
             continue
         return pd.Series(cast.to_pandas().to_numpy(), index=column.index)
     return pd.Series(values.to_pandas().to_numpy(), index=column.index, dtype=TEXT_DTYPE)
+
+
+def trim(column: pd.Series) -> pa.Array:
+    """Return strings without surrounding spaces; what stands for "no value" becomes missing."""
+    values = pc.utf8_trim_whitespace(pa.array(column, type=pa.large_string()))
+    return pc.if_else(pc.is_in(values, _strings(_MISSING)), None, values)
 
 
 def _candidates(present: pa.Array) -> list[pa.DataType]:
@@ -255,8 +226,7 @@ class JsonRows(RowFile):
     """A file of JSON objects; a key that an object lacks is a missing value."""
 
     def __init__(self, path: Path):
-        if scan_text(path).empty:
-            raise InputError(f"{path}: the file is empty; check that this is the right file.")
+        scan_text(path)
         self._path = path
         self._n_rows = 0
         columns: dict[str, None] = {}
@@ -284,15 +254,12 @@ class JsonRows(RowFile):
                 start = file.read(1)
             file.seek(0)
             if start == "[":
-                yield from self._array(file.read())
+                for number, value in enumerate(self._parse(file.read().strip(), 1), 1):
+                    yield self._record(value, f"row {number}")
                 return
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield self._record(self._parse(line, number), f"line {number}")
-
-    def _array(self, text: str) -> Iterator[dict[str, Any]]:
-        for number, value in enumerate(self._parse(text.strip(), 1), 1):
-            yield self._record(value, f"row {number}")
 
     def _parse(self, text: str, line: int) -> Any:
         try:

@@ -26,16 +26,8 @@ __all__ = ["ArrowRows", "ParquetRows", "read_h5ad", "read_npz"]
 
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 # What zipfile and NumPy raise for an archive that is cut short or damaged.
-_BROKEN_ARCHIVE = (
-    OSError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    KeyError,
-    MemoryError,
-    NotImplementedError,
-)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError)
+_BROKEN_ARCHIVE = (*_ZIP_ERRORS, OSError, ValueError, EOFError, KeyError, MemoryError)
 # An archive that unpacks to this many bytes, and to this many times its own size, is no data set.
 _BOMB_BYTES, _BOMB_RATIO = 1 << 28, 200
 # A sparse matrix may claim any width for free; a table needs a name for each column.

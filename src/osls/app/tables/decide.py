@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
 from osls._core.arrays import Floats
-from osls.app.files.errors import InputError, shorten
-from osls.app.tables.columns import Place
-from osls.app.tables.parsing import Parsed, as_dates, as_numbers, as_strings, refuse_nested
+from osls.app.files.errors import InputError, Place, shorten
+from osls.app.tables.parsing import Parsed, as_dates, as_numbers, as_strings, refuse_nested, wrong_value
 
-__all__ = ["ColumnKind", "LeftOut", "decide", "overlap_warnings", "screen_numbers"]
+__all__ = ["KINDS", "LeftOut", "decide", "overlap_warnings", "screen_numbers"]
 
-ColumnKind = Literal["number", "date", "category", "text"]
+KINDS = ("number", "date", "category", "text")
 
 # Up to this many distinct values, strings are codes even if most of them look like numbers.
 _FEW = 20
-# From this share on a column is what most of its values are, and the others are mistakes.
+# If at least this share of the values are numbers (or dates), the others are taken for mistakes.
 _MOST = 0.8
 _WORDS_OF_TEXT = 3.0
 _CHARACTERS_OF_TEXT = 50.0
@@ -60,29 +59,24 @@ def _listed(names: list[str]) -> str:
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
-def decide(
-    source: pd.Series, target: pd.Series, source_place: Place, target_place: Place, left_out: LeftOut
-) -> ColumnKind | None:
-    """Return what the column is, or None and add it to those left out."""
-    name = str(source.name)
-    refuse_nested(source, source_place.name, source_place.row)
-    refuse_nested(target, target_place.name, target_place.row)
-    texts = as_strings(source), as_strings(target)
+def decide(columns: tuple[pd.Series, pd.Series], places: tuple[Place, Place]) -> str:
+    """Return what a column of source and target is, one of ``KINDS``, or why to leave it out."""
+    for column, place in zip(columns, places, strict=True):
+        refuse_nested(column, place)
+    texts = as_strings(columns[0]), as_strings(columns[1])
     if any(text.isna().all() for text in texts):
-        left_out.add(name, NO_VALUES)
-        return None
-    numbers = as_numbers(source), as_numbers(target)
+        return NO_VALUES
+    numbers = as_numbers(columns[0]), as_numbers(columns[1])
     if not (numbers[0].wrong.any() or numbers[1].wrong.any()):
         return "number"
     pooled = pd.concat(texts, ignore_index=True).dropna()
     distinct = pooled.nunique()
-    places = (source_place, target_place)
-    _refuse_contradiction((source, target), numbers, places, "numbers", few=distinct <= _FEW)
-    dates = as_dates(source), as_dates(target)
+    _refuse_contradiction(columns, numbers, places, "numbers", few=distinct <= _FEW)
+    dates = as_dates(columns[0]), as_dates(columns[1])
     if not (dates[0].wrong.any() or dates[1].wrong.any()):
-        return _screen_dates(name, dates, left_out)
-    _refuse_contradiction((source, target), dates, places, "dates", few=distinct <= _FEW)
-    return _screen_strings(name, texts, pooled, distinct, left_out)
+        return _screen_dates(dates)
+    _refuse_contradiction(columns, dates, places, "dates", few=distinct <= _FEW)
+    return _screen_strings(texts, pooled, distinct)
 
 
 def _refuse_contradiction(
@@ -107,38 +101,31 @@ def _refuse_contradiction(
         return
     for column, side, place in zip(columns, parsed, places, strict=True):
         if side.wrong.any() and side.share >= _MOST:
-            raise place.wrong_value(column, side, wanted)
+            raise wrong_value(column, side, place, wanted)
 
 
-def _screen_dates(name: str, dates: tuple[Parsed, Parsed], left_out: LeftOut) -> ColumnKind | None:
+def _screen_dates(dates: tuple[Parsed, Parsed]) -> str:
     source, target = (side.values[np.isfinite(side.values)] for side in dates)
     if max(source.min(), target.min()) > min(source.max(), target.max()):
-        left_out.add(name, SEPARATE_TIMES)
-        return None
+        return SEPARATE_TIMES
     if min(source.min(), target.min()) == max(source.max(), target.max()):
-        left_out.add(name, CONSTANT)
-        return None
+        return CONSTANT
     return "date"
 
 
-def _screen_strings(
-    name: str, texts: tuple[pd.Series, pd.Series], pooled: pd.Series, distinct: int, left_out: LeftOut
-) -> ColumnKind | None:
+def _screen_strings(texts: tuple[pd.Series, pd.Series], pooled: pd.Series, distinct: int) -> str:
     if distinct > _FEW:
         words = pooled.head(2000).str.split().str.len().mean()
         if words >= _WORDS_OF_TEXT or pooled.head(2000).str.len().mean() >= _CHARACTERS_OF_TEXT:
             return "text"
         if distinct > _DISTINCT_OF_ID * len(pooled):
-            left_out.add(name, NAMES_THE_ROW)
-            return None
+            return NAMES_THE_ROW
     levels = [set(text.dropna().unique()) for text in texts]
     missing = any(text.isna().any() for text in texts)
     if distinct == 1 and not missing:
-        left_out.add(name, CONSTANT)
-        return None
+        return CONSTANT
     if not levels[0] & levels[1]:
-        left_out.add(name, NAMES_THE_SIDE if distinct == 2 else NOTHING_SHARED)
-        return None
+        return NAMES_THE_SIDE if distinct == 2 else NOTHING_SHARED
     return "category"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +12,19 @@ import pyarrow.compute as pc
 from pandas.api import types
 
 from osls._core.arrays import AnyArray, Bools, Floats
-from osls.app.files.errors import InputError, shorten
+from osls.app.files.errors import InputError, Place, shorten
 from osls.app.files.reader import TEXT_DTYPE
-from osls.app.files.text_files import MISSING
+from osls.app.files.text_files import trim
 
-__all__ = ["Parsed", "as_dates", "as_numbers", "as_strings", "is_plain_number", "refuse_nested"]
+__all__ = [
+    "Parsed",
+    "as_dates",
+    "as_numbers",
+    "as_strings",
+    "is_plain_number",
+    "refuse_nested",
+    "wrong_value",
+]
 
 # Among numbers these mean "no value"; in a column of words they are words.
 _NO_NUMBER = ("?", "-", "--", ".", "none", "unknown", "missing", "not available")
@@ -50,7 +57,16 @@ def is_plain_number(dtype: Any) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
 
 
-def refuse_nested(column: pd.Series, name: str, row_number: Callable[[int], int] = lambda i: i + 1) -> None:
+def wrong_value(column: pd.Series, parsed: Parsed, place: Place, wanted: str) -> InputError:
+    """Return the error that names the first value that is not what the column holds otherwise."""
+    row = parsed.first_wrong
+    return InputError(
+        f"{place.name}: column {shorten(column.name)} holds {wanted}, but row {place.row(row)} has "
+        f"{shorten(column.iloc[row])}; correct that value, empty it, or leave the column out (--ignore)."
+    )
+
+
+def refuse_nested(column: pd.Series, place: Place) -> None:
     """Raise for lists, objects and bytes inside a column."""
     if column.dtype != object:
         return
@@ -58,7 +74,7 @@ def refuse_nested(column: pd.Series, name: str, row_number: Callable[[int], int]
         if isinstance(value, list | dict | tuple | set | bytes | np.ndarray):
             kind = "bytes" if isinstance(value, bytes) else "a list or an object"
             raise InputError(
-                f"{name}: column {shorten(column.name)} holds {kind} in row {row_number(row)}; "
+                f"{place.name}: column {shorten(column.name)} holds {kind} in row {place.row(row)}; "
                 "write one number or one text a row, or leave the column out (--ignore)."
             )
 
@@ -136,9 +152,7 @@ def as_strings(column: pd.Series) -> pd.Series:
     else:
         # Before version 3 pandas spells missing values, too.
         text = column.astype(str).where(column.notna(), None)
-    values = pc.utf8_trim_whitespace(pa.array(text, type=pa.large_string()))
-    values = pc.if_else(pc.is_in(values, pa.array(MISSING, pa.large_string())), None, values)
-    return pd.Series(_to_objects(values), dtype=TEXT_DTYPE, name=column.name)
+    return pd.Series(_to_objects(trim(text)), dtype=TEXT_DTYPE, name=column.name)
 
 
 def _to_objects(values: pa.Array) -> AnyArray:

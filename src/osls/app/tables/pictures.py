@@ -12,10 +12,10 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from osls._core.arrays import AnyArray, Ints
+from osls._core.arrays import AnyArray
 from osls._core.extras import require
 from osls._core.saving import saveable
-from osls.app.files.errors import InputError, shorten
+from osls.app.files.errors import ROWS, InputError, Place, shorten
 from osls.app.files.reader import FILE_COLUMN, Kind
 from osls.app.options import ImageMode
 from osls.datasets import encoders
@@ -62,7 +62,9 @@ class PictureEncoder:
         self.feature_names_: list[str] = []
         self.warnings_: list[str] = []
 
-    def fit(self, source: pd.DataFrame, target: pd.DataFrame, **names: Any) -> Self:
+    def fit(
+        self, source: pd.DataFrame, target: pd.DataFrame, places: tuple[Place, Place] | None = None
+    ) -> Self:
         """Settle "auto", and look at the headers of all files before any is encoded."""
         self.check(source)
         self.check(target)
@@ -70,30 +72,26 @@ class PictureEncoder:
             self.images = "efficientnet" if find_spec("efficientnet_lite_pytorch") else "scratch"
         return self
 
-    def transform(
-        self, frame: pd.DataFrame, *, name: str = "the rows", first_row: int | Ints = 0
-    ) -> AnyArray:
+    def transform(self, frame: pd.DataFrame, place: Place = ROWS) -> AnyArray:
         """Return (n, 1280) features or (n, 3, 32, 32) pixels in [0, 1]."""
-        paths = self._paths(frame, name)
+        paths = self._paths(frame, place)
         if self.images == "scratch":
-            pixels = read_pictures(paths, _SCRATCH_SIZE)
+            pixels = np.stack([read_picture(path, _SCRATCH_SIZE) for path in paths])
             return np.moveaxis(pixels, 3, 1).astype(np.float32) / 255
         encode = _picture_encoder()
-        parts = [
-            encode(read_pictures(paths[first : first + _BATCH], _ENCODER_SIZE))
-            for first in range(0, len(paths), _BATCH)
-        ]
+        batches = (paths[first : first + _BATCH] for first in range(0, len(paths), _BATCH))
+        parts = [encode(np.stack([read_picture(path, _ENCODER_SIZE) for path in batch])) for batch in batches]
         return np.concatenate(parts).astype(np.float32)
 
-    def check(self, frame: pd.DataFrame, *, name: str = "the rows", first_row: int | Ints = 0) -> None:
+    def check(self, frame: pd.DataFrame, place: Place = ROWS) -> None:
         """Raise for files that are no pictures."""
-        for path in self._paths(frame, name):
-            check_picture(path)
+        for path in self._paths(frame, place):
+            _opened(path).close()
 
-    def _paths(self, frame: pd.DataFrame, name: str) -> list[Path]:
+    def _paths(self, frame: pd.DataFrame, place: Place) -> list[Path]:
         if FILE_COLUMN not in frame.columns:
             raise InputError(
-                f"{name}: there is no column {shorten(FILE_COLUMN)} with the paths of the pictures; "
+                f"{place.name}: there is no column {shorten(FILE_COLUMN)} with the paths of the pictures; "
                 "give a folder of pictures."
             )
         return [Path(path) for path in frame[FILE_COLUMN]]
@@ -137,20 +135,8 @@ def read_picture(path: Path, size: int) -> AnyArray:
     return np.asarray(small, dtype=np.uint8)
 
 
-def read_pictures(paths: list[Path], size: int) -> AnyArray:
-    """Read pictures as (n, size, size, 3) bytes."""
-    pictures = np.empty((len(paths), size, size, 3), dtype=np.uint8)
-    for i, path in enumerate(paths):
-        pictures[i] = read_picture(path, size)
-    return pictures
-
-
-def check_picture(path: Path) -> None:
-    """Look at the header only."""
-    _opened(path).close()
-
-
 def _opened(path: Path) -> Any:
+    """Read the header only; raise if this is no picture, or one too large to decode."""
     Image = _pillow("Image")
     try:
         with warnings.catch_warnings():

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from osls._core.arrays import AnyArray, Ints
-from osls.app.files.errors import InputError, did_you_mean, shorten
+from osls.app.files.errors import InputError, Place, did_you_mean, shorten
 from osls.app.files.folders import FolderRows
 from osls.app.files.reader import CLASS_COLUMN, FILE_COLUMN, Kind, RowFile
 from osls.app.options import AdaptOptions
@@ -31,31 +31,31 @@ class Problem:
 
     Attributes
     ----------
+    places : two of Place
+        Which rows of which files ``source`` and ``target_sample`` are.
     source : DataFrame
         Labelled rows to fit on, without the label; a sample if there are many.
     labels : array of str
         Their classes.
-    source_rows : array of int
-        Which rows they are, in order.
-    classes, class_counts : arrays of shape (k,)
-        The classes in order, and the rows of each in the whole source.
+    class_counts : array of shape (k,)
+        The rows of each class in the whole source.
     target : RowFile
         The whole target, to be read in batches.
+    columns : tuple of str
+        Its columns, without label, ids and those to ignore.
     target_sample : DataFrame
         Rows of it to fit on.
     sampled_rows : array of int
-        Which they are, in order.
+        Which rows these are, in order.
     ids : DataFrame
         Id columns of the whole target, perhaps none.
     """
 
     kind: Kind
     label: str
-    source_name: str
+    places: tuple[Place, Place]
     source: pd.DataFrame
     labels: AnyArray
-    source_rows: Ints
-    classes: AnyArray
     class_counts: Ints
     target: RowFile
     columns: tuple[str, ...]
@@ -102,11 +102,9 @@ def read_problem(source: RowFile, target: RowFile, options: AdaptOptions) -> Pro
     return Problem(
         kind=source.kind,
         label=label,
-        source_name=source.name,
+        places=(Place(source.name, source_rows), Place(target.name, target_rows)),
         source=source.take(source_rows, [c for c in source.columns if c not in unread]),
         labels=names[source_rows],
-        source_rows=source_rows,
-        classes=classes,
         class_counts=counts,
         target=target,
         columns=tuple(columns),
@@ -141,25 +139,20 @@ def _settle_folders(
 def _check_columns(
     source: RowFile, target: RowFile, label: str, ids: Sequence[str], ignore: Sequence[str]
 ) -> None:
+    def missing(rows: RowFile, column: str, what: str) -> InputError:
+        words = what.format(shorten(column))
+        return InputError(f"{rows.name}: there is no {words}; {did_you_mean(column, rows.columns)}")
+
     if label not in source.columns:
-        raise InputError(
-            f"{source.name}: there is no column {shorten(label)} to take the labels from; "
-            + did_you_mean(label, source.columns)
-        )
+        raise missing(source, label, "column {} to take the labels from")
     for column in ids:
         if column not in target.columns:
-            raise InputError(
-                f"{target.name}: there is no id column {shorten(column)}; "
-                + did_you_mean(column, target.columns)
-            )
+            raise missing(target, column, "id column {}")
         if column == label:
             raise InputError(f"{source.name}: the column {shorten(label)} cannot be both label and id.")
     for column in ignore:
         if column not in source.columns and column not in target.columns:
-            raise InputError(
-                f"{source.name}: there is no column {shorten(column)} to ignore, here or in {target.name}; "
-                + did_you_mean(column, source.columns)
-            )
+            raise missing(source, column, "column {} to ignore, here or in the target")
 
 
 def _check_target_label(target: RowFile, label: str, ignored: bool) -> list[str]:
@@ -223,7 +216,7 @@ def _sampling_notes(n_source: int, source_rows: Ints, n_target: int, target_rows
 def class_names(column: pd.Series, source: str) -> AnyArray:
     """Return the labels as strings (3.0 is "3"); raise if a row has none."""
     label = shorten(column.name)
-    refuse_nested(column, source)
+    refuse_nested(column, Place(source))
     names = as_strings(column)
     missing = names.isna().to_numpy()
     if missing.all():

@@ -9,27 +9,21 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from osls._core.arrays import AnyArray, Ints
+from osls._core.arrays import AnyArray
 from osls._core.saving import saveable
-from osls.app.files.errors import InputError, did_you_mean, shorten
+from osls.app.files.errors import ROWS, InputError, Place, did_you_mean, shorten
 from osls.app.files.reader import Kind
 from osls.app.options import TextMode
-from osls.app.tables.columns import (
-    Categories,
-    Dates,
-    MiniLM,
-    Numbers,
-    Place,
-    TfIdf,
-    choose_text_mode,
-    number_matrix,
-)
-from osls.app.tables.decide import LeftOut, decide, overlap_warnings, screen_numbers
+from osls.app.tables.columns import Categories, Dates, MiniLM, Numbers, TfIdf, choose_text_mode, number_matrix
+from osls.app.tables.decide import KINDS, LeftOut, decide, overlap_warnings, screen_numbers
 from osls.app.tables.parsing import as_dates, as_numbers, as_strings, is_plain_number
 
 __all__ = ["TableEncoder"]
 
+_Frames = tuple[pd.DataFrame, pd.DataFrame]
+
 _MAX_LEVELS = 100
+_PLACES = Place("the source"), Place("the target")
 _COLUMN_KINDS: dict[str, Any] = {part.kind: part for part in (Numbers, Categories, Dates, TfIdf, MiniLM)}
 
 
@@ -85,75 +79,47 @@ class TableEncoder:
     warnings_: list[str]
     kind_: Kind
     columns_: list[Any]
+    _scale: AnyArray | None
 
     def __init__(self, *, text: TextMode = "auto", ignore: Collection[str] = (), texts: Collection[str] = ()):
         self.text = text
         self.ignore = list(ignore)
         self.texts = list(texts)
 
-    def fit(
-        self,
-        source: pd.DataFrame,
-        target: pd.DataFrame,
-        *,
-        source_name: str = "the source",
-        target_name: str = "the target",
-        source_rows: int | Ints = 0,
-        target_rows: int | Ints = 0,
-    ) -> Self:
-        """Decide what each column is.
-
-        The names, and the numbers of the rows in their files (from 0), are for messages.
-        """
-        places = (Place(source_name, source_rows), Place(target_name, target_rows))
-        left_out = LeftOut()
+    def fit(self, source: pd.DataFrame, target: pd.DataFrame, places: tuple[Place, Place] = _PLACES) -> Self:
+        """Decide what each column is; ``places`` say where the rows of either side come from."""
+        left_out, notes = LeftOut(), list[str]()
         shared = self._shared(source, target, left_out)
-        numbers, columns = self._split(source, target, shared, places, left_out)
-        self.warnings_ = []
-        blocks = [
-            block
-            for names in numbers
-            if (block := self._fit_numbers(source, target, names, places, left_out)) is not None
-        ]
-        self.columns_ = [*blocks, *columns]
-        self.warnings_ = [*left_out.sentences(), *self.warnings_]
+        frames = source[shared], target[shared]
+        dense, thin, others = self._split(frames, places, left_out)
+        blocks = [_fit_numbers(frames, names, places, left_out, notes) for names in (dense, thin) if names]
+        self.columns_ = [*(block for block in blocks if block is not None), *others]
+        self.warnings_ = [*left_out.sentences(), *notes]
         if not self.columns_:
             why = " ".join(left_out.sentences())
             raise InputError(
-                f"{target_name}: no column is left to learn from besides the label "
+                f"{places[1].name}: no column is left to learn from besides the label "
                 f"({why or 'there is none'}); give both files the same columns."
             )
-        self._scale = None
         self._scale = self._fit_scale(source, places[0])
         self._finish()
         return self
 
-    def transform(
-        self, frame: pd.DataFrame, *, name: str = "the rows", first_row: int | Ints = 0
-    ) -> AnyArray:
+    def transform(self, frame: pd.DataFrame, place: Place = ROWS) -> AnyArray:
         """Return the features of rows: a float32 array, or a CSR matrix if that is smaller.
 
-        Parameters
-        ----------
-        frame : DataFrame
-            Rows with at least the columns that are used, in any order.
-        name : str
-            What messages call them.
-        first_row : int or array of int
-            Number of rows before these, or before each of them, so that messages name the right one.
+        The rows have at least the columns that are used, in any order; ``place`` is for messages.
         """
-        place = Place(name, first_row)
         for column in self.used_columns:
             if column not in frame.columns:
                 raise InputError(
-                    f"{name}: there is no column {shorten(column)}, which the model needs; "
+                    f"{place.name}: there is no column {shorten(column)}, which the model needs; "
                     f"{did_you_mean(column, map(str, frame.columns))}"
                 )
         return self._scaled([column.encode(frame, place) for column in self.columns_])
 
-    def check(self, frame: pd.DataFrame, *, name: str = "the rows", first_row: int | Ints = 0) -> None:
+    def check(self, frame: pd.DataFrame, place: Place = ROWS) -> None:
         """Raise what :meth:`transform` would raise for numbers and dates, without the cost of texts."""
-        place = Place(name, first_row)
         for column in self.columns_:
             if isinstance(column, Numbers | Dates):
                 column.encode(frame, place)
@@ -184,60 +150,37 @@ class TableEncoder:
         return [name for name in source.columns if name in target.columns and name not in self.ignore]
 
     def _split(
-        self,
-        source: pd.DataFrame,
-        target: pd.DataFrame,
-        shared: list[str],
-        places: tuple[Place, Place],
-        left_out: LeftOut,
-    ) -> tuple[tuple[list[str], list[str]], list[Any]]:
+        self, frames: _Frames, places: tuple[Place, Place], left_out: LeftOut
+    ) -> tuple[list[str], list[str], list[Any]]:
         """Sort the columns into dense numbers, sparse numbers, and the others with what they learned."""
-        dense, thin, others = [], [], []
-        for name in shared:
-            one, two = source[name], target[name]
+        dense, thin, others = list[str](), list[str](), []
+        for name in frames[0].columns:
+            pair = frames[0][name], frames[1][name]
             if name in self.texts:
-                others.append(self._fit_column(name, "text", one, two))
-            elif isinstance(one.dtype, pd.SparseDtype) and isinstance(two.dtype, pd.SparseDtype):
+                others.append(self._fit_column(name, "text", pair))
+            elif all(isinstance(column.dtype, pd.SparseDtype) for column in pair):
                 thin.append(name)
-            elif is_plain_number(one.dtype) and is_plain_number(two.dtype):
+            elif all(is_plain_number(column.dtype) for column in pair):
                 dense.append(name)
             else:
-                kind = decide(one, two, *places, left_out)
+                kind = decide(pair, places)
                 if kind == "number":
                     dense.append(name)
-                elif kind is not None:
-                    others.append(self._fit_column(name, kind, one, two))
-        return (dense, thin), others
+                elif kind in KINDS:
+                    others.append(self._fit_column(name, kind, pair))
+                else:
+                    left_out.add(name, kind)
+        return dense, thin, others
 
-    def _fit_column(self, name: str, kind: str, source: pd.Series, target: pd.Series) -> Any:
+    def _fit_column(self, name: str, kind: str, pair: tuple[pd.Series, pd.Series]) -> Any:
         if kind == "date":
-            return Dates.fit(name, np.concatenate([as_dates(source).values, as_dates(target).values]))
-        pooled = pd.concat([as_strings(source), as_strings(target)], ignore_index=True)
+            return Dates.fit(name, np.concatenate([as_dates(column).values for column in pair]))
+        pooled = pd.concat([as_strings(column) for column in pair], ignore_index=True)
         if kind == "category":
             return Categories.fit(name, pooled, _MAX_LEVELS)
         if choose_text_mode(self.text, pooled) == "minilm":
             return MiniLM(name)
         return TfIdf.fit(name, pooled)
-
-    def _fit_numbers(
-        self,
-        source: pd.DataFrame,
-        target: pd.DataFrame,
-        names: list[str],
-        places: tuple[Place, Place],
-        left_out: LeftOut,
-    ) -> Numbers | None:
-        if not names:
-            return None
-        one, two = number_matrix(source, names, places[0]), number_matrix(target, names, places[1])
-        whole = {name for name in names if _is_whole(source[name]) and _is_whole(target[name])}
-        kept = screen_numbers(names, one, two, whole, left_out)
-        if not kept:
-            return None
-        names = [names[i] for i in kept]
-        one, two = one[:, kept], two[:, kept]
-        self.warnings_ += overlap_warnings(names, one, two)
-        return Numbers.fit(names, one, two)
 
     def _fit_scale(self, source: pd.DataFrame, place: Place) -> AnyArray | None:
         """Return what to divide each feature by if the matrix is sparse, else nothing."""
@@ -289,6 +232,21 @@ class TableEncoder:
             encoder.columns_.append(_COLUMN_KINDS[values.pop("kind")](**values))
         encoder._finish()
         return encoder
+
+
+def _fit_numbers(
+    frames: _Frames, names: list[str], places: tuple[Place, Place], left_out: LeftOut, notes: list[str]
+) -> Numbers | None:
+    """Learn the columns of numbers that are worth keeping, if any."""
+    source, target = (number_matrix(frame, names, place) for frame, place in zip(frames, places, strict=True))
+    whole = {name for name in names if all(_is_whole(frame[name]) for frame in frames)}
+    kept = screen_numbers(names, source, target, whole, left_out)
+    if not kept:
+        return None
+    names = [names[i] for i in kept]
+    source, target = source[:, kept], target[:, kept]
+    notes += overlap_warnings(names, source, target)
+    return Numbers.fit(names, source, target)
 
 
 def _is_sparse(column: Any) -> bool:
