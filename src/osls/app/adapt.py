@@ -179,7 +179,7 @@ def _progress(screen: Console) -> Iterator[Callable[[str], None]]:
     started = time.perf_counter()
 
     def say(step: str) -> None:
-        # A line each, rather than a spinner, which would fight with the progress bar of the fit.
+        # One line a step: a spinner and the progress bar of the fit would overwrite each other.
         screen.print(f"[dim]{time.perf_counter() - started:5.0f} s[/dim]  {step} ...")
 
     yield say

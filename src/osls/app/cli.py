@@ -45,7 +45,7 @@ def _input_errors() -> Iterator[None]:
 
 
 def _call(module: str, function: str, *arguments: Any, **options: Any) -> Any:
-    """Run a command's function."""
+    """Import the module of a command and run its function."""
     with _input_errors():
         # Imported here, and only here: pandas and torch take seconds to load, and --help must not wait.
         return getattr(import_module(f"osls.app.{module}"), function)(*arguments, **options)
@@ -71,7 +71,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("osls-demo.html"),
     seed: Annotated[int, typer.Option(help="Seed of the draw and of the fit.")] = 0,
 ) -> None:
-    """PULSE on handwritten digits, two of which nobody labelled."""
+    """PULSE on handwritten digits, two of which have no labels."""
     _call("files.staging", "check_writable", out)  # before a minute is spent on the fit
     _call("demo", "run_demo", out, seed)
 
@@ -152,7 +152,7 @@ def predict(
     ),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier file.")] = False,
 ) -> None:
-    """Answers of a saved model for more rows."""
+    """Predict more rows with a saved model."""
     _call("predict", "run_predict", model, rows, out, overwrite=overwrite)
 
 
@@ -184,7 +184,7 @@ def monitor(
     ] = _MONITOR.level,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = _MONITOR.seed,
 ) -> None:
-    """Follow the mix and the novel share over batches; alarm when one has moved.
+    """Follow the mix and the novel share over batches; raise an alarm if one of them changes.
 
     Exit code 0: no alarm. 3: a batch that is new in this call raised an alarm. 2: bad input.
     """

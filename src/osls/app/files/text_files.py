@@ -165,7 +165,7 @@ def _first_rows(file: Any, delimiter: str) -> list[list[str]]:
 
 # -- Strings to the types that whole columns of them have -----------------------------------------------
 
-# What people and programs write for "no value". "None" is left alone: it may be a class or an answer.
+# What people and programs write for "no value". "None" is not one of them: it may be a class or an answer.
 _MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL")
 # A number with a leading zero is a code (007, a postcode) and must keep its zeros; hexadecimal likewise.
 _CODE = r"^[+-]?0[0-9xX]"

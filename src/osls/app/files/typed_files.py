@@ -30,7 +30,7 @@ _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError)
 _BROKEN_ARCHIVE = (*_ZIP_ERRORS, OSError, ValueError, EOFError, KeyError, MemoryError)
 # An archive that unpacks to this many bytes, and to this many times its own size, is no data set.
 _BOMB_BYTES, _BOMB_RATIO = 1 << 28, 200
-# A sparse matrix may claim any width for free; a table needs a name for each column.
+# A small file can claim a sparse matrix of any width, but a table needs a name for each column.
 _MOST_COLUMNS = 10_000_000
 
 
@@ -92,9 +92,9 @@ def _read_arrow(path: Path) -> pa.Table:
 
 
 def _to_pandas(batch: pa.RecordBatch, wanted: list[str]) -> pd.DataFrame:
-    # Offsets and texts are taken on trust by Arrow; with those of a damaged file it would crash.
+    # Arrow does not check offsets and texts by itself, and those of a damaged file could crash it.
     batch.validate(full=True)
-    # Without the metadata pandas may have left: an index it stored must stay a column like any other.
+    # Without the metadata of pandas, an index that it stored stays a column like any other.
     frame: Any = pa.Table.from_batches([batch]).replace_schema_metadata(None).to_pandas()
     return frame[wanted]
 

@@ -24,8 +24,8 @@ __all__ = ["Categories", "Dates", "MiniLM", "Numbers", "TfIdf", "choose_text_mod
 
 _LARGEST = float(np.finfo(np.float32).max)
 _BUCKETS = 2**16
-# The sentence encoder reads about 130 short texts a second and core; these limits keep it under a minute or
-# two. Long documents it would cut off after some 200 words, which hashed words do not.
+# The sentence encoder reads about 130 short texts a second on one core, so up to these limits it takes a
+# minute or two. It ignores all but the first 200 words or so of a text; hashed words have no such limit.
 _MINILM_MAX_ROWS = 6_000
 _MINILM_MAX_WORDS = 100
 
@@ -117,7 +117,7 @@ class Categories:
     @classmethod
     def fit(cls, name: str, pooled: pd.Series, max_levels: int) -> Self:
         counts = pooled.value_counts()
-        # A value seen once teaches nothing; counts tie, so the order is made definite by the name.
+        # Nothing can be learned from a value seen once. Values seen equally often are ordered by name.
         order = sorted(counts.index, key=lambda level: (-counts[level], level))
         levels = [level for level in order if counts[level] > 1][:max_levels]
         return cls(name, levels, len(levels) < len(order), bool(pooled.isna().any()))

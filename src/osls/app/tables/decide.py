@@ -28,7 +28,7 @@ _FEW = 20
 _MOST = 0.8
 _WORDS_OF_TEXT = 3.0
 _CHARACTERS_OF_TEXT = 50.0
-# Strings of which more than this share are distinct name the row.
+# If more than this share of the strings are distinct, the column is an id of the rows.
 _DISTINCT_OF_ID = 0.5
 _ID_NAME = re.compile(r"(^|[\W_])(id|ids|uuid|guid|key|index|idx|number|nr|no)($|[\W_])", re.IGNORECASE)
 

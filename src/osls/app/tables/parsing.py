@@ -26,7 +26,7 @@ __all__ = [
     "wrong_value",
 ]
 
-# Among numbers these mean "no value"; in a column of words they are words.
+# In a column of numbers these mean "no value"; in a column of strings they are values.
 _NO_NUMBER = ("?", "-", "--", ".", "none", "unknown", "missing", "not available")
 _ISO_DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
 _DOTTED_DATE = r"^\d{1,2}\.\d{1,2}\.\d{4}$"
@@ -48,7 +48,7 @@ class Parsed:
 
     @property
     def first_wrong(self) -> int:
-        """Row of the first entry that could not."""
+        """Row of the first entry that could not be read."""
         return int(np.argmax(self.wrong))
 
 
@@ -150,7 +150,7 @@ def as_strings(column: pd.Series) -> pd.Series:
     if column.dtype == object:
         text = pd.Series([_spell(value) for value in column.tolist()], dtype=object)
     else:
-        # Before version 3 pandas spells missing values, too.
+        # Before version 3, pandas turns missing values into strings such as "nan", too.
         text = column.astype(str).where(column.notna(), None)
     return pd.Series(_to_objects(trim(text)), dtype=TEXT_DTYPE, name=column.name)
 

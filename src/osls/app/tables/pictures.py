@@ -25,8 +25,8 @@ __all__ = ["PictureEncoder", "read_picture"]
 # A file of a few kilobytes can claim any size; decoding this many pixels takes about 200 MB.
 _MAX_PIXELS = 64_000_000
 
-# The frozen network was made for larger pictures and needs some detail; a convnet trained on a processor
-# has to make do with less.
+# The frozen network was made for larger pictures and needs some detail. A network that is trained here, on
+# a processor, gets smaller pictures to save time.
 _ENCODER_SIZE = 64
 _SCRATCH_SIZE = 32
 _BATCH = 256

@@ -97,7 +97,7 @@ def read_problem(source: RowFile, target: RowFile, options: AdaptOptions) -> Pro
     target_rows = _draw(len(carried), options.max_rows, rng)
     unread = {label, *ids, *options.ignore} - ({FILE_COLUMN} if target.kind == "images" else set())
     columns = [column for column in target.columns if column not in unread]
-    # The target is read first: if both files are wrong, its error is the one to show.
+    # Read before the source, so that an error in the target is the one that is reported.
     sample = target.take(target_rows, columns)
     return Problem(
         kind=source.kind,
