@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-long lint format bench bench-pages bench-speed docs docs-serve docs-run coverage fuzz audit test-minimum changelog release clean
+.PHONY: demo test test-long lint stats format bench bench-pages bench-speed docs docs-serve docs-run coverage fuzz audit test-minimum changelog release clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -48,6 +48,11 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+# How many rooms, files, imports and lines there are, beside their limits.
+stats: $(STAMP)
+	$(BIN)/python tools/stats.py
 
 format: $(STAMP)
 	$(BIN)/ruff format .

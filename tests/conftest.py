@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -18,13 +20,30 @@ from osls.datasets import OSLSProblem, simulate_osls
 from osls.mixture import DEDPUL, ElkanNoto, MixtureEstimator, Regroup, Subsample
 from osls.testing import blobs, small_problem
 
-__all__ = ["ADAPTERS", "ESTIMATORS", "FOREST", "blobs", "examples", "keep_two_thirds_at_the_top"]
+__all__ = [
+    "ADAPTERS",
+    "ESTIMATORS",
+    "FOREST",
+    "blobs",
+    "examples",
+    "keep_two_thirds_at_the_top",
+    "wait_until",
+]
 
-# `make fuzz` runs each property ten thousand times; without the profile each test says how often.
+# `make fuzz` runs each property ten thousand times; without the profile each test says how often. No profile
+# has a deadline or looks at the clock: a test must pass on a busy machine.
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 settings.register_profile("long", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
-if LONG:
-    settings.load_profile("long")
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("long" if LONG else "patient")
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 900.0) -> None:
+    """Wait for what another process does. The limit is for what never happens, not for what is slow."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "this did not happen"
+        time.sleep(0.02)
 
 
 def examples(count: int, *, cases: int = 1) -> settings:

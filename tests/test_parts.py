@@ -13,19 +13,18 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
-from osls._core.statistics import keep_as_novel
+from osls._core.arrays import keep_as_novel
 from osls.base import combine, combine_opinions
 from osls.inference import novelty_test
 from osls.metrics import accuracy, mix_error, regret
 from osls.pu import losses
 from osls.shift.calibration import fit_temperature, scale
-from osls.shift.joint import domain_score, joint_marginal, solve_bins
+from osls.shift.joint import domain_score, joint_estimate, solve_bins
 from osls.shift.programme import largest_mix
 from osls.training.choose import choose_learner
-from osls.training.encoding import Encoder
 from osls.training.learners import Blend, FoldModels, Learner, NetworkLearner, SklearnLearner, continue_from
 from osls.training.nets import SmallResNet, StackedMLP
-from osls.training.predictors import Constant
+from osls.training.predictors import Constant, Encoder
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Schedule, as_tensor, seeded
 
@@ -154,7 +153,7 @@ class TestShift:
         source = np.concatenate(per_class)
         y = np.repeat([0, 1], [len(c) for c in per_class])
         rows = np.repeat(np.arange(4), np.round(4000 * target).astype(int))
-        np.testing.assert_allclose(joint_marginal(scores[source], y, scores[rows]), truth, atol=1e-6)
+        np.testing.assert_allclose(joint_estimate(scores[source], y, scores[rows]).mix, truth, atol=1e-6)
 
     def test_one_stray_row_does_not_rule_a_class_out(self):
         """Class 1 is absent from the target; one of 50 rows of class 0 strays into its bin."""

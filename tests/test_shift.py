@@ -106,7 +106,7 @@ class TestEvery:
         np.testing.assert_allclose(renamed.weights_, plain.weights_[order], atol=1e-3)
 
     @every
-    @settings(max_examples=20)
+    @settings(max_examples=20, deadline=None)
     @given(seed=st.integers(0, 1000), k=st.integers(2, 5), m=st.integers(1, 30))
     def test_shares_are_shares_whatever_the_rows(self, method, seed, k, m):
         rng = np.random.default_rng(seed)

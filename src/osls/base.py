@@ -14,10 +14,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.arrays import AnyArray, Floats, Ints, with_novel
 from osls._core.parameters import Constraint, check_parameters
 from osls._core.progress import History
-from osls._core.statistics import with_novel
 from osls._core.validation import append_novel_label, check_rows, check_target
 
 __all__ = ["Adaptation", "OpenSetAdapter", "Task", "combine", "combine_opinions"]

@@ -10,11 +10,10 @@ import numpy as np
 from sklearn.base import clone
 from torch import nn
 
-from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.arrays import AnyArray, Floats, Ints, with_novel
 from osls._core.parameters import AtLeast, Between, Constraint, OneOf
 from osls._core.progress import Advance, no_progress, progress_bar
 from osls._core.saving import saveable
-from osls._core.statistics import with_novel
 from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task, combine, combine_opinions
 from osls.inference.diagnostics import Diagnostics, diagnose

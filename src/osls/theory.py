@@ -31,8 +31,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from osls._core.arrays import Floats
-from osls._core.statistics import dkw_radius, effective_size
+from osls._core.arrays import Floats, dkw_radius, effective_size
 from osls.mixture.sample import check_scores
 
 __all__ = ["Bound", "Interval", "bbe_interval", "dkw_radius", "theorem1_bound", "theorem3_bound"]

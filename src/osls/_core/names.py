@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-__all__ = ["exported_classes", "nearest", "unknown"]
-
 
 def nearest(name: object, known: Iterable[str]) -> str:
     """Return " Did you mean ...?" with the known name that is most like ``name``, or nothing.

@@ -9,8 +9,6 @@ from typing import Any, Protocol, TypeVar
 
 from osls._core.names import nearest
 
-__all__ = ["AtLeast", "Between", "Constraint", "OneOf", "check_parameters", "inherit_parameters"]
-
 C = TypeVar("C", bound=type[Any])
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-__all__ = ["Advance", "History", "no_progress", "progress_bar"]
-
 History = list[dict[str, Any]]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
-__all__ = ["Kind", "kept_as", "marked", "saveable"]
-
 T = TypeVar("T")
 Kind = Literal["class", "function", "network"]
 

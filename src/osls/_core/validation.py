@@ -15,8 +15,6 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from osls._core.arrays import AnyArray, Ints
 
-__all__ = ["append_novel_label", "check_folds", "check_rows", "check_target", "stack_rows"]
-
 _MIN_TARGET_ROWS = 10
 
 

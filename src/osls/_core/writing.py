@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["draft_of", "remove_if_abandoned"]
-
 _ABANDONED_SECONDS = 86_400
 
 

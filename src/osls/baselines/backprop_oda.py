@@ -12,8 +12,6 @@ from osls._core.saving import saveable
 from osls.baselines.deep import Batch, DeepAdapter, Fit, Phase, source_loss
 from osls.baselines.open_set_losses import boundary_loss, reversal_strength, reverse_gradient
 
-__all__ = ["BackpropODA"]
-
 
 @saveable
 @inherit_parameters

@@ -22,8 +22,6 @@ from osls.baselines.open_set_losses import (
 )
 from osls.training.nets.features import discriminator_head
 
-__all__ = ["CMU"]
-
 
 class Ensemble(nn.Module):
     """Several linear classifiers on the same features, (n, width) -> (members, n, k)."""

@@ -20,8 +20,6 @@ from osls.baselines.open_set_losses import (
     normalised_entropy,
 )
 
-__all__ = ["DANCE"]
-
 
 class CosineClassifier(nn.Module):
     """Similarity of unit features to unit class prototypes, over a temperature."""

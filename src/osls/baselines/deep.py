@@ -22,8 +22,8 @@ from osls._core.progress import History
 from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.baselines.rejection import known_odds, predicted_mix, reject
-from osls.training.encoding import Encoder, encoder_for
 from osls.training.nets.features import FeatureFactory, new_features
+from osls.training.predictors import Encoder, encoder_for
 from osls.training.sampling import EpochSampler
 from osls.training.trainer import (
     Schedule,
@@ -34,8 +34,6 @@ from osls.training.trainer import (
     score_rows,
     seeded,
 )
-
-__all__ = ["Batch", "Callback", "DeepAdapter", "Fit", "Phase", "source_loss"]
 
 # Called after an epoch with its number and the target's probabilities.
 Callback = Callable[[int, Floats], None]

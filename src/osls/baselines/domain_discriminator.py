@@ -20,8 +20,6 @@ from osls.training.choose import LearnerSpec, choose_learner
 from osls.training.predictors import Predictor
 from osls.training.sampling import assign_folds
 
-__all__ = ["DomainDiscriminator", "rescale"]
-
 
 def rescale(score: Floats, alpha: float, odds: float) -> Floats:
     """P(known) by Bayes' rule, alpha (m / n) f / (1 - f) with odds = m / n, clipped to [0, 1]."""

@@ -11,11 +11,10 @@ import torch
 from scipy.special import expit, softmax
 from torch import Tensor
 
-from osls._core.arrays import AnyArray, Bools, Floats, Ints
+from osls._core.arrays import AnyArray, Bools, Floats, Ints, keep_as_novel, with_novel
 from osls._core.parameters import AtLeast, Between, Constraint
 from osls._core.progress import History
 from osls._core.saving import saveable
-from osls._core.statistics import keep_as_novel, with_novel
 from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.baselines.deep import Callback
@@ -27,8 +26,6 @@ from osls.training.learners import NetworkLearner
 from osls.training.predictors import Networks
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Trainer, as_tensor, seeded
-
-__all__ = ["KPU", "best_head"]
 
 
 @saveable

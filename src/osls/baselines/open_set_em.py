@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.arrays import AnyArray, Floats, Ints, with_novel
 from osls._core.parameters import inherit_parameters
 from osls._core.saving import kept_as, saveable
-from osls._core.statistics import with_novel
 from osls.base import Adaptation, Task, combine
 from osls.baselines.source_only import SourceOnly
 from osls.shift.calibration import fit_temperature, scale
 from osls.training.predictors import Predictor, Tempered
-
-__all__ = ["OpenSetEM", "confidence", "open_set_em"]
 
 
 @kept_as("function")

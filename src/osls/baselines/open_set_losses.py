@@ -12,24 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot, softplus
 
-__all__ = [
-    "Uncertainty",
-    "boundary_loss",
-    "domain_loss",
-    "ensemble_uncertainty",
-    "entropy",
-    "entropy_separation",
-    "extremes",
-    "k_positive_unlabeled",
-    "min_max",
-    "neighbour_similarities",
-    "normalised_entropy",
-    "one_versus_rest",
-    "reversal_strength",
-    "reverse_gradient",
-    "unit_mean_weight",
-]
-
 
 class _Reversal(torch.autograd.Function):
     """Identity forwards, minus ``strength`` times the gradient backwards."""

@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike
 
 from osls._core.arrays import Floats
 
-__all__ = ["BestThreshold", "best_threshold", "known_odds", "predicted_mix", "reject"]
-
 
 def known_odds(score: Floats, threshold: float, low: float, high: float) -> Floats:
     """Map scores in [low, high] to [0, 1], straight on either side of the threshold, which goes to 1/2."""

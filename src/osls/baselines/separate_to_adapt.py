@@ -23,8 +23,6 @@ from osls.baselines.open_set_losses import (
 )
 from osls.training.nets.features import discriminator_head
 
-__all__ = ["SeparateToAdapt"]
-
 
 @saveable
 @inherit_parameters

@@ -18,8 +18,6 @@ from osls.training.learners import FoldModels
 from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
 
-__all__ = ["SourceOnly"]
-
 
 @saveable
 class SourceOnly(OpenSetAdapter):

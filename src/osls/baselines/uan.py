@@ -19,8 +19,6 @@ from osls.baselines.open_set_losses import (
 )
 from osls.training.nets.features import discriminator_head
 
-__all__ = ["UAN"]
-
 
 @saveable
 @inherit_parameters

@@ -1,4 +1,8 @@
-"""Files from their official source: checked, resumable, and in place only when whole."""
+"""Where a data set comes from: look on disk, unpack without trust, download and check, or say what to do.
+
+Of an archive only plain files and folders are written. A link, a device, a name that leaves the folder, or
+more bytes or files than the data set can have stops the extraction, and nothing of it stays.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,6 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from osls.datasets.loading import cache_folder, data_folders
-
-__all__ = ["Origin", "RemoteFile", "check", "download", "find_first", "unpack"]
 
 _UNPACKED_BLOCK = 1 << 20
 

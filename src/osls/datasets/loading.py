@@ -1,4 +1,11 @@
-"""Data sets that take long to prepare, kept on disk in the form in which they are used."""
+"""What a loader returns, where data lies, and where what takes long to prepare is kept.
+
+``OSLS_DATA``
+    Folder with the data sets. It is only read.
+``OSLS_CACHE``
+    Folder for downloads, decoded images and features; by default ``osls`` in the user's cache folder
+    (``XDG_CACHE_HOME``, else ``~/.cache``). It can be deleted at any time.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +22,6 @@ from typing import Any
 import numpy as np
 
 from osls._core.arrays import AnyArray
-
-__all__ = ["Labelled", "cache_folder", "data_folder", "data_folders", "named_classes", "prepared"]
 
 
 @dataclass(frozen=True)

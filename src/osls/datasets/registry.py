@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from osls._core.names import unknown
-from osls.datasets.breeds import load_entity30
-from osls.datasets.cifar import CIFAR10, CIFAR100, load_cifar
-from osls.datasets.image_sets import load_breakhis, load_breakhis400x, load_dermnet, load_utkface
-from osls.datasets.loading import Labelled, data_folder
-from osls.datasets.newsgroups import load_encoded_images, load_encoded_newsgroups, load_newsgroups
+from osls.datasets import encoders
+from osls.datasets.array_sets import CIFAR10, CIFAR100, load_cifar, load_digits, load_mnist, load_npz
+from osls.datasets.image_sets import (
+    load_breakhis,
+    load_breakhis400x,
+    load_dermnet,
+    load_entity30,
+    load_utkface,
+)
+from osls.datasets.loading import Labelled
+from osls.datasets.newsgroups import load_encoded_newsgroups, load_newsgroups
 from osls.datasets.single_cell import load_cells, load_tabula_muris
-from osls.datasets.tabular import load_digits, load_mnist, load_npz
-
-__all__ = ["DATASETS", "Dataset", "data_folder", "load_dataset"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,15 @@ class Dataset:
         return int(rng.randint(self.novel[0], self.novel[1] + 1))
 
 
+def _encoded_images(
+    load: Callable[..., Labelled], *, encoder: Any = "efficientnet", size: int = 64, download: bool = False
+) -> Labelled:
+    """Load a data set of images as the features of an image encoder (EfficientNet-Lite0: 1280)."""
+    images = load(download=download)
+    X = encoders.cached(encoders.image_encoder(encoder, size=size), np.asarray(images.X))
+    return Labelled(X, images.y, images.class_names)
+
+
 _BARE = ("headers", "footers", "quotes")
 # One benign and one malignant tumour are novel.
 _TUMOURS = ((0, 1, 2, 3), (4, 5, 6, 7))
@@ -110,12 +123,12 @@ DATASETS = {
         Dataset("newsgroups-bare-minilm", partial(load_encoded_newsgroups, _BARE), novel=(4, 4), classes=20),
         Dataset(
             "breakhis400x-effnet",
-            partial(load_encoded_images, load_breakhis400x),
+            partial(_encoded_images, load_breakhis400x),
             novel=(2, 2),
             classes=8,
             novel_groups=_TUMOURS,
         ),
-        Dataset("cifar10-effnet", partial(load_encoded_images, _cifar10), novel=(1, 1), classes=10),
+        Dataset("cifar10-effnet", partial(_encoded_images, _cifar10), novel=(1, 1), classes=10),
     )
 }
 

@@ -12,8 +12,6 @@ from sklearn.utils import check_random_state
 from osls._core.arrays import AnyArray, Bools, Floats, Ints, RandomState
 from osls._core.validation import append_novel_label
 
-__all__ = ["OSLSProblem", "simulate_osls"]
-
 
 @dataclass(frozen=True)
 class OSLSProblem:

@@ -1,4 +1,4 @@
-"""Tabula Muris: mouse cells of the COMET benchmark, prepared as its authors do (Cao et al., 2021)."""
+"""Single cells, one row a cell, one class a cell type; Tabula Muris as the COMET benchmark prepares it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from scipy import sparse
 from osls._core.arrays import AnyArray, Bools
 from osls.datasets.download import Origin, find_first
 from osls.datasets.loading import Labelled, named_classes, prepared
-
-__all__ = ["CELL_FILES", "load_cells", "load_tabula_muris", "log_normalise", "variable_genes"]
 
 _GEO = "https://www.ncbi.nlm.nih.gov/geo/query/acc.cgi?acc="
 # Where each is published. Those that hold counts are normalised here; the others are logarithms already.

@@ -10,10 +10,8 @@ from scipy.special import rel_entr
 from scipy.stats import norm
 
 from osls._core.arrays import Floats
-from osls.inference.intervals import normal_interval
+from osls.inference.mix import normal_interval
 from osls.shift.mlls import em_marginal
-
-__all__ = ["Moments", "batch_mix", "chance_of_difference", "even_out"]
 
 # Rows in a bootstrap replicate at most; larger batches are resampled thinner and the spread scaled back.
 _MAX_ROWS = 5_000

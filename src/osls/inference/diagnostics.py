@@ -15,13 +15,10 @@ from typing import Literal
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
-from osls._core.arrays import Bools, Floats
+from osls._core.arrays import Bools, Floats, effective_size
 from osls._core.saving import saveable
-from osls._core.statistics import effective_size
 from osls.mixture import BBE, DEDPUL
 from osls.shift.scores import HeldOutScores
-
-__all__ = ["Check", "Diagnostics", "Status", "Verdict", "diagnose", "known_probability"]
 
 Status = Literal["identified", "upper bound only", "do not trust"]
 _ORDER: tuple[Status, ...] = ("identified", "upper bound only", "do not trust")

@@ -8,10 +8,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from osls._core.arrays import Floats
-from osls._core.statistics import effective_size
-
-__all__ = ["NoveltyTest", "novelty_test"]
+from osls._core.arrays import Floats, effective_size
 
 _SIMULATIONS = 400
 # Pooled out-of-fold statistics are sums over pairs of folds, <D_f, D_g> + <D_g, D_f>: what the model for f

@@ -15,8 +15,6 @@ from osls._core.arrays import Floats
 from osls.mixture.bootstrap import bootstrap_interval, thin
 from osls.mixture.sample import Sample, check_probabilities, check_scores
 
-__all__ = ["MixtureEstimator"]
-
 
 class MixtureEstimator(BaseEstimator):  # type: ignore[misc]
     """Estimate alpha in p_unlabelled = alpha * p_positive + (1 - alpha) * p_negative from scores.

@@ -18,13 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from osls._core.arrays import Floats, Ints
+from osls._core.arrays import Floats, Ints, dkw_radius
 from osls._core.saving import saveable
-from osls._core.statistics import dkw_radius
 from osls.mixture.base import MixtureEstimator
 from osls.mixture.sample import Sample
-
-__all__ = ["BBE", "BestBins", "BinCurve", "bbe_by_class"]
 
 # Thresholds looked at before the search zooms in; small samples are searched whole.
 _COARSE = 2048

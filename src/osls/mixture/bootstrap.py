@@ -20,11 +20,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from osls._core.arrays import Ints
-from osls._core.statistics import dkw_radius
+from osls._core.arrays import Ints, dkw_radius
 from osls.mixture.sample import Sample
-
-__all__ = ["bootstrap_interval", "thin"]
 
 # Resampling more than this adds seconds, not information: the spread is rescaled to the full size.
 _CAP = 10_000

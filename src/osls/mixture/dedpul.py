@@ -23,8 +23,6 @@ from osls._core.saving import saveable
 from osls.mixture.base import MixtureEstimator
 from osls.mixture.sample import Sample
 
-__all__ = ["DEDPUL", "em_share"]
-
 _EDGE = 1e-5  # scores are kept this far from 0 and 1, so that their logits stay within 12
 _CELLS = 1 << 13  # of the grid on which the densities are convolved
 _POINTS = 1000  # quantiles of the unlabelled scores at which the ratio is followed

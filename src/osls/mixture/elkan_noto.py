@@ -23,8 +23,6 @@ from osls._core.saving import saveable
 from osls.mixture.base import MixtureEstimator
 from osls.mixture.sample import Sample
 
-__all__ = ["ElkanNoto"]
-
 
 @saveable
 class ElkanNoto(MixtureEstimator):

@@ -17,8 +17,6 @@ from osls.mixture.base import MixtureEstimator
 from osls.mixture.bbe import BBE
 from osls.mixture.sample import Sample
 
-__all__ = ["Regroup"]
-
 
 @saveable
 class Regroup(MixtureEstimator):

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 from osls._core.arrays import AnyArray, Floats
 from osls._core.saving import saveable
 
-__all__ = ["Sample", "check_probabilities", "check_scores"]
-
 
 @saveable
 @dataclass(frozen=True)

@@ -25,8 +25,6 @@ from osls.mixture.base import MixtureEstimator
 from osls.mixture.bbe import BBE
 from osls.mixture.sample import Sample
 
-__all__ = ["Subsample"]
-
 
 @saveable
 class Subsample(MixtureEstimator):

@@ -18,8 +18,6 @@ from typing import Any
 from osls._core.writing import remove_if_abandoned
 from osls.persist.tree import ModelError, in_short
 
-__all__ = ["FORMAT", "MANIFEST", "TENSORS", "Draft", "Stored", "current", "drafting"]
-
 # 2: tags are names of classes; in 1 they were paths of modules, before the first release.
 FORMAT = 2
 MANIFEST = "manifest.json"

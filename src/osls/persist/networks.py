@@ -9,15 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from osls.persist.registry import find, tag_of
-from osls.persist.tree import Codec, ModelError, Node, Reader, Writer
+from osls.persist.tree import Codec, ModelError, Node, Reader, Writer, find, tag_of
 from osls.persist.values import read_device, read_tensor, write_tensor
-from osls.training.encoding import Encoder, Verbatim
 from osls.training.learners import Members
-from osls.training.predictors import Networks
+from osls.training.predictors import Encoder, Networks, Verbatim
 from osls.training.trainer import as_tensor
-
-__all__ = ["NETWORK_PREDICTORS", "read_net", "write_net"]
 
 _PROBE_ROWS = 8
 

@@ -12,10 +12,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from torch import nn
 
 from osls.persist.networks import read_net, write_net
-from osls.persist.registry import find, tag_of
-from osls.persist.tree import Codec, ModelError, Node, Reader, Writer
-
-__all__ = ["OBJECTS"]
+from osls.persist.tree import Codec, ModelError, Node, Reader, Writer, find, tag_of
 
 _ROUTING = "_metadata_request"
 _METHODS = ("fit", "partial_fit", "predict", "predict_proba", "predict_log_proba", "score")

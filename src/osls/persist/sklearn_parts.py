@@ -28,8 +28,6 @@ from sklearn.exceptions import InconsistentVersionWarning
 from osls._core.arrays import AnyArray
 from osls.persist.tree import Codec, ModelError, Node, Reader, Writer, in_short
 
-__all__ = ["ALLOWED", "SKLEARN_PARTS", "check_contents"]
-
 # Types that scikit-learn gives no public name.
 _TREE = "sklearn.tree._tree.Tree"
 _HISTOGRAM_TREE = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"

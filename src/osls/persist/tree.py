@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
-from osls._core.arrays import AnyArray
+from sklearn.pipeline import Pipeline
 
-__all__ = ["Codec", "ModelError", "Node", "Reader", "Writer", "in_short"]
+from osls._core.arrays import AnyArray
+from osls._core.saving import Kind, marked
 
 
 class ModelError(ValueError):
@@ -202,3 +204,55 @@ def _cannot_save(value: Any, where: str) -> str:
         f"{where} is of type {kind}, which osls cannot save; if it is yours and skops can save it, "
         f"pass trusted=[{kind!r}] to save and load."
     )
+
+
+# Where marked classes live, in the order of how often a model holds them. `osls.app` builds on this package,
+# so it is imported only when a model asks for something that is not marked elsewhere.
+_HOMES = (
+    "osls.pulse",
+    "osls.baselines",
+    "osls.mixture",
+    "osls.shift",
+    "osls.pu",
+    "osls.training.nets",
+    "osls.training.nets.features",
+    "osls.app.predict",
+)
+# Taken apart rather than left to skops, which knows none of ours inside it.
+_OTHERS = {"Pipeline": Pipeline}
+
+
+def tag_of(thing: Any, kind: Kind = "class") -> str | None:
+    """Return the tag of a class, function or network, or None if it may not be saved."""
+    name = getattr(thing, "__name__", "")
+    known = _OTHERS.get(name) if kind == "class" and name in _OTHERS else marked(kind).get(name)
+    return name if known is thing else None
+
+
+def find(tag: Any, kind: Kind, where: str) -> Any:
+    """Return the class, function or network of a tag; whatever is not marked is refused."""
+    if isinstance(tag, str):
+        if kind == "class" and tag in _OTHERS:
+            return _OTHERS[tag]
+        for home in ("", *_HOMES):
+            if home:
+                _import(home, tag, where)
+            if tag in marked(kind):
+                return marked(kind)[tag]
+    raise ModelError(f"{where} asks for {tag!r}, which is none of the types that a saved model may hold.")
+
+
+def everything(kind: Kind) -> dict[str, Any]:
+    """Return all that a model may hold, by tag."""
+    for home in _HOMES:
+        import_module(home)
+    return {**marked(kind), **(_OTHERS if kind == "class" else {})}
+
+
+def _import(home: str, tag: str, where: str) -> None:
+    try:
+        import_module(home)
+    except ImportError as error:
+        raise ModelError(
+            f"{where} needs {tag}, which this installation lacks ({in_short(error)})."
+        ) from error

@@ -1,4 +1,4 @@
-"""numpy's arrays and scalars, CSR matrices, torch's tensors and devices."""
+"""Plain values, numpy's arrays, scalars and random streams, CSR matrices, torch's tensors and devices."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from scipy import sparse
 
 from osls._core.arrays import AnyArray
 from osls.persist.tree import Codec, ModelError, Node, Reader, Writer
-
-__all__ = ["ARRAYS", "PLAIN", "RANDOMNESS", "read_device", "read_tensor", "write_tensor"]
 
 _NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 

@@ -26,8 +26,6 @@ from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
 
-__all__ = ["CorrectedDiscriminator", "PUClassifier", "check_positive_unlabeled", "correct_domain_score"]
-
 
 def check_positive_unlabeled(estimator: Any, X: Any, y: Any, n_folds: int) -> tuple[AnyArray, AnyArray]:
     """Return validated positive and unlabelled rows from either form of ``fit``'s arguments.

@@ -19,9 +19,8 @@ from scipy.special import expit, logsumexp, softmax
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from osls._core.arrays import Bools, Floats, Ints
+from osls._core.arrays import Bools, Floats, Ints, keep_as_novel
 from osls._core.progress import History
-from osls._core.statistics import keep_as_novel
 from osls.mixture.base import MixtureEstimator
 from osls.pu import losses
 from osls.pu.selection import unbiased_risk
@@ -29,8 +28,6 @@ from osls.training.learners import Learner, NetworkLearner, continue_from
 from osls.training.predictors import Predictor
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Trainer, seeded
-
-__all__ = ["Discriminator", "PUProblem", "alternate", "keep_as_novel", "refit"]
 
 
 @dataclass(frozen=True)

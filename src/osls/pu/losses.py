@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-__all__ = ["Surrogate", "cvir", "cvir_with_penalty", "keep_lowest", "nnpu", "pvu", "upu"]
-
 Surrogate = Literal["logistic", "sigmoid"]
 
 

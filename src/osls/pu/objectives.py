@@ -22,8 +22,6 @@ from osls.training.learners import NetworkLearner
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Trainer, seeded
 
-__all__ = ["NETWORK_OBJECTIVES", "Loss", "find_objective", "train_objective"]
-
 # (logits of positives, logits of unlabelled, alpha) -> one loss a member.
 Loss = Callable[[Tensor, Tensor, float], Tensor]
 NETWORK_OBJECTIVES = ("pvu", "upu", "nnpu", "cvir-penalty")

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike
 
 from osls.mixture.sample import check_scores
 
-__all__ = ["pu_auc", "unbiased_risk"]
-
 
 def unbiased_risk(
     positive_logits: ArrayLike,

@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from osls._core.arrays import Floats, Ints
 from osls.shift.calibration import Calibration, Calibrator, fit_calibrator
 
-__all__ = ["LabelShiftEstimator", "check_proba", "confusion", "output_shares"]
-
 _SUM_TOLERANCE = 1e-3
 
 

@@ -16,8 +16,6 @@ from osls._core.saving import saveable
 from osls.shift.base import LabelShiftEstimator, confusion, output_shares
 from osls.shift.calibration import Calibration
 
-__all__ = ["BBSE"]
-
 
 @saveable
 class BBSE(LabelShiftEstimator):

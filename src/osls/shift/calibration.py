@@ -17,8 +17,6 @@ from scipy.special import log_softmax, softmax
 from osls._core.arrays import Floats, Ints
 from osls._core.saving import saveable
 
-__all__ = ["Calibration", "Calibrator", "fit_calibrator", "fit_temperature", "scale"]
-
 Calibration = Literal["none", "temperature", "vector", "bcts"]
 
 _FLOOR = 1e-3

@@ -18,28 +18,7 @@ from osls._core.arrays import Floats, Ints
 from osls.mixture.bbe import bbe_by_class
 from osls.shift.programme import MixRange, mix_range
 
-__all__ = ["JointEstimate", "domain_score", "joint_estimate", "joint_marginal", "joint_range", "solve_bins"]
-
 _TINY = 1e-6
-
-
-def joint_marginal(
-    scores_source: Floats, y_source: Ints, scores_target: Floats, *, delta: float = 0.1, gamma: float = 0.01
-) -> Floats:
-    """Shares of the k known classes in the target, jointly, unnormalised.
-
-    Parameters
-    ----------
-    scores_source : array of shape (n, k + 1)
-        Out-of-fold probabilities of the (k+1)-way model for the source rows; the last column is the target.
-    y_source : array of shape (n,)
-        Class indices 0..k-1.
-    scores_target : array of shape (m, k + 1)
-        The same for the target rows.
-    delta, gamma : float
-        As in BBE.
-    """
-    return joint_estimate(scores_source, y_source, scores_target, delta=delta, gamma=gamma).mix
 
 
 class JointEstimate(NamedTuple):
@@ -52,7 +31,19 @@ class JointEstimate(NamedTuple):
 def joint_estimate(
     scores_source: Floats, y_source: Ints, scores_target: Floats, *, delta: float = 0.1, gamma: float = 0.01
 ) -> JointEstimate:
-    """:func:`joint_marginal` with standard errors, the bins taken as given."""
+    """Shares of the k known classes in the target, jointly, with standard errors that take the bins as given.
+
+    Parameters
+    ----------
+    scores_source : array of shape (n, k + 1)
+        Out-of-fold probabilities of the (k+1)-way model for the source rows; the last column is the target.
+    y_source : array of shape (n,)
+        Class indices 0..k-1.
+    scores_target : array of shape (m, k + 1)
+        The same for the target rows.
+    delta, gamma : float
+        As in BBE.
+    """
     bins = _best_bins(scores_source, y_source, scores_target, delta, gamma)
     counts = (bins.class_counts, bins.class_sizes, bins.target_counts, len(scores_target))
     mix = solve_bins(*counts, bins.alpha)
@@ -83,7 +74,7 @@ def joint_range(
     Parameters
     ----------
     scores_source, y_source, scores_target, delta, gamma
-        As in :func:`joint_marginal`.
+        As in :func:`joint_estimate`.
     level : float, default=0.95
         Probability that all bounds hold.
 

@@ -19,8 +19,6 @@ from osls._core.saving import saveable
 from osls.shift.base import LabelShiftEstimator
 from osls.shift.calibration import Calibration
 
-__all__ = ["MLLS", "em_marginal"]
-
 
 @saveable
 class MLLS(LabelShiftEstimator):

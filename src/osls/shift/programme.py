@@ -17,8 +17,6 @@ from scipy.optimize import LinearConstraint, linprog, milp
 
 from osls._core.arrays import Bools, Floats
 
-__all__ = ["MixRange", "largest_mix", "maximal_range", "mix_range"]
-
 # Branch and bound stops here; what it has not searched then widens the range, it never narrows it.
 _MAX_NODES = 20_000
 _ROUNDING = 1e-9

@@ -16,8 +16,6 @@ from osls._core.saving import saveable
 from osls.shift.base import LabelShiftEstimator, confusion, output_shares
 from osls.shift.calibration import Calibration
 
-__all__ = ["RLLS", "least_norms"]
-
 # From "the equation alone" to "no change at all", as logarithms.
 _LOG_WEIGHTS = (-40.0, 10.0)
 

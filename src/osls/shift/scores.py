@@ -9,8 +9,6 @@ import numpy as np
 from osls._core.arrays import Floats, Ints
 from osls.shift.joint import domain_score
 
-__all__ = ["HeldOutScores"]
-
 
 @dataclass(frozen=True)
 class HeldOutScores:

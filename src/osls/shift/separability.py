@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from osls._core.arrays import Floats
-from osls._core.statistics import keep_as_novel
+from osls._core.arrays import Floats, keep_as_novel
 from osls.mixture.base import MixtureEstimator
 from osls.mixture.bbe import bbe_by_class
 from osls.shift.mlls import em_marginal
 from osls.shift.scores import HeldOutScores
-
-__all__ = ["LEAST_SHARE", "refined_marginal", "separability_marginal"]
 
 # A class that the bins missed gets a chance: EM never moves a share away from zero.
 LEAST_SHARE = 1e-3

@@ -5,8 +5,8 @@ What one pass over the predictions allows:
 - ``"mean"``: the mean probabilities. Exact, but it trusts the mix that the model was fitted to.
 - ``"em"``: maximum likelihood of the shares. It takes the model's probabilities for true posteriors under
   the mix ``prior`` of its fit, and the novel class for the same as then. Exact EM is one pass an iteration;
-  one pass in all allows a calibrated sample of rows (:mod:`osls.streaming.probabilities`), which is exact for up to
-  65,536 rows (fewer if k > 15) and within about 0.001 beyond.
+  one pass in all allows a calibrated sample of rows (:mod:`osls.streaming.probabilities`), which is exact for
+  up to 65,536 rows (fewer if k > 15) and within about 0.001 beyond.
 - ``"bins"``: the classes' best bins, solved together, then BBE for "known or not", as in the cross-fitted
   :class:`osls.PULSE`. It needs predictions of labelled rows that the model was not fitted to, but neither
   calibration nor the old novel class: any top bin that holds one class will do. All it needs are counts by
@@ -24,17 +24,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from osls._core.arrays import Floats
-from osls._core.statistics import with_novel
-from osls.inference.intervals import normal_interval
+from osls._core.arrays import Floats, with_novel
+from osls.inference.mix import normal_interval
 from osls.mixture import BBE
 from osls.mixture.sample import Sample
 from osls.shift.joint import solve_bins
-from osls.streaming.counted_sample import CountedSample
-from osls.streaming.counts import GridCounts, fit_capacity
+from osls.streaming.counts import CountedSample, GridCounts, fit_capacity
 from osls.streaming.probabilities import ProbabilitySummary, calibrate
-
-__all__ = ["MixEstimate", "estimate_mix"]
 
 Method = Literal["auto", "mean", "em", "bins"]
 

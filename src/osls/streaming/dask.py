@@ -21,8 +21,6 @@ from osls.streaming import ProbabilitySummary, merge_all
 from osls.streaming.class_mix import Method, MixEstimate
 from osls.streaming.dask_reader import Reader, reader_for
 
-__all__ = ["Scored", "connected", "estimate_mix", "score"]
-
 try:
     import distributed
     from dask.delayed import delayed

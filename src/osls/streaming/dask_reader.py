@@ -11,8 +11,6 @@ import pandas as pd
 
 from osls._core.arrays import Floats, Ints
 
-__all__ = ["Reader", "reader_for"]
-
 
 @dataclass(frozen=True)
 class Reader:

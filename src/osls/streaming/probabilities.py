@@ -15,8 +15,6 @@ from osls._core.arrays import Floats
 from osls.shift.base import check_proba
 from osls.streaming.summary import CAPACITY, ScoreSummary
 
-__all__ = ["Calibration", "ProbabilitySummary", "RowSample", "add_samples", "calibrate", "draw_sample"]
-
 # Beyond so many classes only each entry's own square is matched, not all products of two.
 _MAX_PAIRS = 40
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))

@@ -11,8 +11,6 @@ from osls.mixture import BBE, MixtureEstimator
 from osls.streaming.counts import keys_of, scores_of
 from osls.streaming.summary import ScoreSummary
 
-__all__ = ["Share", "estimate_share"]
-
 
 @dataclass(frozen=True)
 class Share:

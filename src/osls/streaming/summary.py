@@ -12,10 +12,7 @@ from numpy.typing import ArrayLike
 
 from osls._core.arrays import Floats
 from osls.mixture.sample import check_probabilities, check_scores
-from osls.streaming.counted_sample import CountedSample
-from osls.streaming.counts import EMPTY, GridCounts, add_counts, coarsen, count_keys, keys_of
-
-__all__ = ["CAPACITY", "Mergeable", "ScoreSummary", "merge_all"]
+from osls.streaming.counts import EMPTY, CountedSample, GridCounts, add_counts, coarsen, count_keys, keys_of
 
 CAPACITY = 1 << 14
 _FORMAT = "osls.ScoreSummary/1"

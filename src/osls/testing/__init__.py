@@ -20,10 +20,8 @@ In a test file, one test a check:
         check()
 """
 
-from osls.testing.adapters import adapter_checks, check_adapter
-from osls.testing.mixtures import check_mixture_estimator, mixture_checks
-from osls.testing.problems import blobs, small_problem
-from osls.testing.running import ContractError
+from osls.testing.contracts import adapter_checks, check_adapter, check_mixture_estimator, mixture_checks
+from osls.testing.running import ContractError, blobs, small_problem
 
 __all__ = [
     "ContractError",

@@ -1,16 +1,22 @@
-"""Checks of what an adapter answers: distributions, on ordinary and on extreme problems."""
+"""Checks of what an adapter answers, and of what must not matter to it: seeds, order, names, kinds of table.
+
+What is exact and what is not: the same data in the same order under the same seed gives the same numbers, and
+so do names that sort like the old ones. Another order of the target's rows, or of the classes, meets other
+random numbers (folds, batches, first weights), so there the mix only has to agree to within 0.15.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
+from osls._core.arrays import AnyArray
 from osls.datasets.simulate import OSLSProblem, simulate_osls
-from osls.testing.problems import Subject, blobs
-from osls.testing.running import close, demand, same
-
-__all__ = ["CHECKS"]
+from osls.testing.running import ContractError, Subject, blobs, close, demand, same
 
 _ATTRIBUTES = ("classes_", "target_marginal_", "novel_prevalence_", "target_proba_", "target_labels_")
 _ROUNDING = 1e-5
@@ -97,7 +103,7 @@ def _demand_distributions(proba: Any, shape: tuple[int, int], what: str) -> None
     close(proba.sum(axis=1), np.ones(shape[0]), f"{what}, sums of the rows against 1", _ROUNDING)
 
 
-CHECKS = (
+ANSWERS = (
     answers_are_distributions,
     answers_agree_with_each_other,
     no_novel_class,
@@ -105,4 +111,189 @@ CHECKS = (
     one_known_class,
     classes_of_unequal_size,
     a_class_absent_from_the_target,
+)
+
+
+_NOISE = 0.15
+_NAMES = np.array(["ant", "bee", "cat"])
+
+
+def same_seed_same_answer(subject: Subject) -> None:
+    """A clone's fit, to arrays that may not be written to, gives the same numbers."""
+    data = {key: value.copy() for key, value in subject.problem.training_data().items()}
+    for value in data.values():
+        value.flags.writeable = False
+    what = "a second fit with the same seed, to read-only arrays"
+    _demand_same(subject, subject.copy(subject.fitted).fit(**data), what)
+
+
+def inputs_are_left_alone(subject: Subject) -> None:
+    """Neither fit nor predict_proba writes into what it is given."""
+    rows = subject.problem.X_test.copy()
+    subject.fitted.predict_proba(rows)
+    for key, value in subject.problem.training_data().items():
+        same(subject.given[key], value, f"{key} after fit")
+    same(rows, subject.problem.X_test, "X after predict_proba")
+
+
+def fitting_again_forgets(subject: Subject) -> None:
+    """What an earlier fit learned leaves no trace."""
+    problem, model = subject.problem, subject.fresh()
+    fewer = problem.y_source != problem.classes[-1]
+    model.fit(problem.X_source[fewer], problem.y_source[fewer], X_target=problem.X_target[::2])
+    _demand_same(subject, model.fit(**problem.training_data()), "a fit after a fit to other data")
+
+
+def global_random_state_is_neither_read_nor_changed(subject: Subject) -> None:
+    """Seeds are parameters."""
+    with _global_state_restored():
+        _demand_same(subject, subject.fit(), "a fit under another global random state")
+        demand(_draw() == _seed_and_draw(), "fit or predict_proba changes the global random state.")
+
+
+def rows_are_judged_one_by_one(subject: Subject) -> None:
+    """Other rows, and their order, change nothing about a row's answer."""
+    X = subject.problem.X_test
+    proba = subject.fitted.predict_proba(X)
+    close(subject.fitted.predict_proba(X[::-1].copy()), proba[::-1], "rows in reverse order", _ROUNDING)
+    close(subject.fitted.predict_proba(X[:1]), proba[:1], "one row alone", _ROUNDING)
+
+
+def order_of_target_rows_hardly_matters(subject: Subject) -> None:
+    """The answers follow their rows; the mix moves by no more than the noise of another seed."""
+    order = np.random.default_rng(1).permutation(len(subject.problem.X_target))
+    model = subject.fit(X_target=subject.problem.X_target[order])
+    _demand_close_mix(model.target_marginal_, subject, "target_marginal_ for shuffled target rows")
+    agreeing = float(np.mean(model.target_labels_ == subject.fitted.target_labels_[order]))
+    demand(
+        agreeing > 1 - _NOISE,
+        f"only {agreeing:.0%} of target_labels_ follow their rows when the target is shuffled.",
+    )
+
+
+def target_labels_cannot_be_passed(subject: Subject) -> None:
+    """``fit`` has no argument that takes them."""
+    from inspect import signature
+
+    names = set(signature(subject.fresh().fit).parameters)
+    hidden = {name for name in names if "target" in name.lower() and name != "X_target"}
+    demand("X_target" in names, f"fit has no argument X_target; it has {sorted(names)}.")
+    demand(not hidden, f"fit takes {sorted(hidden)}: only X_target may tell about the target.")
+
+
+def new_names_in_the_same_order_change_nothing(subject: Subject) -> None:
+    """The order of the names is that of the numbers, so that the same random numbers are drawn."""
+    model = subject.fit(y=_NAMES[subject.problem.y_source])
+    same(model.classes_[:-1], _NAMES, "classes_ of classes with names")
+    same(model.target_proba_, subject.fitted.target_proba_, "target_proba_ of classes with names")
+    unknown = set(np.unique(model.predict(subject.problem.X_test)).tolist()) - set(model.classes_.tolist())
+    demand(not unknown, f"predict answers {sorted(map(str, unknown))}, which classes_ does not have.")
+
+
+def renaming_classes_permutes_the_answer(subject: Subject) -> None:
+    """The names in reverse order turn the mix round. Without a novel class, so that the mix is plain."""
+    X, y = blobs(sizes=(300, 200, 120))
+    problem = simulate_osls(X, y, novel=0, source_fraction=(0.3, 0.4), test_size=0, random_state=0)
+    mixes = []
+    for names in (_NAMES, _NAMES[::-1]):
+        model = subject.fresh().fit(problem.X_source, names[problem.y_source], X_target=problem.X_target)
+        mix = dict(zip(model.classes_.tolist(), model.target_marginal_.tolist(), strict=True))
+        mixes.append([mix[name] for name in names.tolist()])
+    close(mixes[1], mixes[0], "target_marginal_ by class, after the names were reversed", _NOISE)
+
+
+def kinds_of_tables_agree(subject: Subject) -> None:
+    """float64, pandas, polars and torch hold the same numbers, so they give the same answers."""
+    for kind, convert in _converters(subject.problem.X_source.shape[1]):
+        model = subject.fit(X=convert(subject.problem.X_source), X_target=convert(subject.problem.X_target))
+        tolerance = 0.0 if subject.inherits else 1e-3
+        close(model.target_proba_, subject.fitted.target_proba_, f"target_proba_ from {kind}", tolerance)
+        found = np.asarray(model.predict(convert(subject.problem.X_test)))
+        demand(found.shape == subject.problem.y_test.shape, f"predict from {kind} has shape {found.shape}.")
+
+
+def sparse_rows_agree_or_are_refused(subject: Subject) -> None:
+    """CSR matrices give about the same mix; an adapter that cannot read them says so."""
+    source, target = (sparse.csr_matrix(X) for X in (subject.problem.X_source, subject.problem.X_target))
+    try:
+        model = subject.fit(X=source, X_target=target)
+    except (TypeError, ValueError) as error:
+        if subject.inherits or "parse" not in str(error):
+            raise ContractError(f"a CSR matrix raises {type(error).__name__}: {error}") from error
+        return
+    _demand_close_mix(model.target_marginal_, subject, "target_marginal_ from CSR matrices")
+    found = np.asarray(model.predict(sparse.csr_matrix(subject.problem.X_test)))
+    demand(found.shape == subject.problem.y_test.shape, f"predict from CSR has shape {found.shape}.")
+
+
+def _converters(width: int) -> Iterator[tuple[str, Any]]:
+    import pandas as pd
+    import torch
+
+    columns = [f"x{i}" for i in range(width)]
+    yield "float64 in columns", lambda X: np.asfortranarray(X, dtype=np.float64)
+    yield "a pandas DataFrame", lambda X: pd.DataFrame(X, columns=columns)
+    try:
+        import polars as pl
+    except ImportError:
+        pass
+    else:
+        yield "a polars DataFrame", lambda X: pl.DataFrame(X, schema=columns)
+    yield "a torch tensor", torch.from_numpy
+
+
+def _demand_same(subject: Subject, model: Any, what: str) -> None:
+    X = subject.problem.X_test
+    same(model.target_marginal_, subject.fitted.target_marginal_, f"target_marginal_ of {what}")
+    same(model.target_proba_, subject.fitted.target_proba_, f"target_proba_ of {what}")
+    same(model.predict_proba(X), subject.fitted.predict_proba(X), f"predict_proba of {what}")
+
+
+def _demand_close_mix(mix: AnyArray, subject: Subject, what: str) -> None:
+    close(mix, subject.fitted.target_marginal_, what, _NOISE)
+
+
+@contextmanager
+def _global_state_restored() -> Iterator[None]:
+    import torch
+
+    subject_state, torch_state = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        _seed()
+        yield
+    finally:
+        np.random.set_state(subject_state)  # noqa: NPY002
+        torch.set_rng_state(torch_state)
+
+
+def _seed() -> None:
+    import torch
+
+    np.random.seed(1)  # noqa: NPY002
+    torch.manual_seed(1)
+
+
+def _draw() -> tuple[float, float]:
+    import torch
+
+    return float(np.random.random()), float(torch.rand(1))  # noqa: NPY002
+
+
+def _seed_and_draw() -> tuple[float, float]:
+    _seed()
+    return _draw()
+
+
+SYMMETRIES = (
+    same_seed_same_answer,
+    inputs_are_left_alone,
+    fitting_again_forgets,
+    global_random_state_is_neither_read_nor_changed,
+    rows_are_judged_one_by_one,
+    order_of_target_rows_hardly_matters,
+    target_labels_cannot_be_passed,
+    new_names_in_the_same_order_change_nothing,
+    renaming_classes_permutes_the_answer,
+    kinds_of_tables_agree,
+    sparse_rows_agree_or_are_refused,
 )

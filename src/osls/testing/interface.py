@@ -13,10 +13,7 @@ from sklearn import config_context
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from osls.testing.problems import Subject
-from osls.testing.running import ContractError, close, demand, demand_error, same
-
-__all__ = ["EVERYONES", "INHERITED"]
+from osls.testing.running import ContractError, Subject, close, demand, demand_error, same
 
 
 def errors_name_values_that_are_not_finite(subject: Subject) -> None:

@@ -27,8 +27,6 @@ from osls.training.learners import (
 from osls.training.predictors import FittedClassifier
 from osls.training.trainer import Schedule, resolve_device, schedule_for
 
-__all__ = ["LearnerSpec", "as_fitted", "choose_learner", "choose_network", "is_network"]
-
 # A name, a scikit-learn classifier (which has no type), or a function that makes a network.
 LearnerSpec = str | NetworkFactory | Any
 _NAMES = ("auto", "mlp", "trees", "linear", "convnet")
@@ -132,7 +130,8 @@ def _check_spec(spec: LearnerSpec) -> None:
     """Complain about what is no model at all."""
     if isinstance(spec, str):
         if spec not in _NAMES:
-            raise ValueError(f"unknown model {spec!r}; choose one of {', '.join(_NAMES)}.{nearest(spec, _NAMES)}")
+            hint = nearest(spec, _NAMES)
+            raise ValueError(f"unknown model {spec!r}; choose one of {', '.join(_NAMES)}.{hint}")
     elif isinstance(spec, nn.Module):
         raise TypeError(
             "pass a function (input_shape, n_outputs) -> torch.nn.Module, not a module: "

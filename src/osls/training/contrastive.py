@@ -18,12 +18,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from osls._core.arrays import AnyArray
-from osls.training.encoding import Encoder
 from osls.training.nets.augment import RandomView
+from osls.training.predictors import Encoder
 from osls.training.sampling import EpochSampler
 from osls.training.trainer import Schedule, Trainer, as_tensor, seeded
-
-__all__ = ["nt_xent", "pretrain"]
 
 _PROJECTED = 128
 

@@ -31,18 +31,6 @@ from torch import Tensor, distributed, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = [
-    "SharedStep",
-    "average",
-    "average_buffers",
-    "is_main",
-    "local_device",
-    "rank",
-    "stream_seed",
-    "synced_batch_norm",
-    "world_size",
-]
-
 _SET_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _GOLDEN = 0x9E3779B97F4A7C15
 

@@ -31,24 +31,10 @@ from torch.nn.functional import cross_entropy
 from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.progress import Advance, no_progress
 from osls._core.saving import kept_as, saveable
-from osls.training.encoding import encoder_for
 from osls.training.nets import SmallResNet, StackedMLP
-from osls.training.predictors import Blended, Networks, Predictor, SklearnModels
+from osls.training.predictors import Blended, Networks, Predictor, SklearnModels, encoder_for
 from osls.training.sampling import EpochSampler
 from osls.training.trainer import Schedule, Trainer, as_tensor, scoring_chunk, seeded
-
-__all__ = [
-    "Blend",
-    "Fitted",
-    "FoldModels",
-    "Learner",
-    "Members",
-    "NetworkFactory",
-    "NetworkLearner",
-    "SklearnLearner",
-    "continue_from",
-    "convnet",
-]
 
 NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from osls._core.arrays import AnyArray, Bools, Floats, Ints
 
-__all__ = ["EpochSampler", "Split", "assign_folds"]
-
 
 def assign_folds(strata: AnyArray, n_folds: int, rng: np.random.Generator) -> Ints:
     """Assign each row to a fold, every stratum spread over the folds as evenly as its size allows.

@@ -14,17 +14,6 @@ from torch import Tensor, nn
 from osls._core.arrays import AnyArray, Floats
 from osls.training import ddp
 
-__all__ = [
-    "Schedule",
-    "Trainer",
-    "as_tensor",
-    "resolve_device",
-    "schedule_for",
-    "score_rows",
-    "scoring_chunk",
-    "seeded",
-]
-
 
 @dataclass(frozen=True)
 class Schedule:

@@ -1,4 +1,4 @@
-"""Features kept on disk, so that a second run costs nothing."""
+"""What an encoder is, and features kept on disk, so that a second run costs nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ import numpy as np
 
 from osls._core.arrays import AnyArray
 from osls._core.writing import draft_of
-
-__all__ = ["Encoder", "cached", "fingerprint", "quiet", "require"]
 
 _BLOCK = 1 << 20
 

@@ -13,8 +13,6 @@ import numpy as np
 from osls._core.arrays import AnyArray
 from osls.datasets.encoders.encoder import Encoder, fingerprint, quiet, require
 
-__all__ = ["TextEncoder", "text_encoder"]
-
 
 class TextEncoder(Encoder):
     """A frozen model of texts; made by :func:`text_encoder`."""

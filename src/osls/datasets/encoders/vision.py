@@ -16,8 +16,6 @@ import numpy as np
 from osls._core.arrays import AnyArray
 from osls.datasets.encoders.encoder import Encoder, fingerprint, quiet, require
 
-__all__ = ["Backbone", "ImageEncoder", "find_backbone", "image_encoder"]
-
 
 class ImageEncoder(Encoder):
     """A frozen model of images; made by :func:`image_encoder`."""

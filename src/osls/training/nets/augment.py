@@ -6,8 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import affine_grid, grid_sample, pad
 
-__all__ = ["RandomShiftFlip", "RandomView"]
-
 
 class RandomShiftFlip(nn.Module):
     """Shift each image by a few pixels and mirror every second one, as is usual for CIFAR.

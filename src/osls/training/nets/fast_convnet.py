@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from osls._core.saving import kept_as
 from osls.training.nets.augment import RandomShiftFlip
 
-__all__ = ["FastConvFeatures"]
-
 
 @kept_as("network")
 class FastConvFeatures(nn.Module):
@@ -27,7 +25,7 @@ class FastConvFeatures(nn.Module):
     width : int, default=64
         Channels of the first of three stages; the others have four times as many.
     augment : bool, default=True
-        Shift and mirror the images in training (:class:`osls.training.nets.augment.RandomShiftFlip`); in evaluation
+        Shift and mirror the images in training (:class:`osls.training.nets.RandomShiftFlip`); in evaluation
         the features are the mean over an image and its mirror image.
 
     References

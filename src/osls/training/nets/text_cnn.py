@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["TextCNNFeatures"]
-
 _FILTERS, _KERNEL, _POOL = 128, 5, 5
 
 

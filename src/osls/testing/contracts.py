@@ -1,4 +1,4 @@
-"""What every estimator of a mixture proportion promises."""
+"""What every adapter and every mixture estimator promises: the checks of each, one by one or all at once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,81 @@ import numpy as np
 from sklearn.base import clone
 
 from osls.mixture.base import MixtureEstimator
-from osls.testing.problems import calibrated_scores, mixed_scores
-from osls.testing.running import Check, ContractError, close, demand, demand_error, named, run_all, same
+from osls.testing import answers, interface
+from osls.testing.running import (
+    Check,
+    ContractError,
+    Subject,
+    calibrated_scores,
+    close,
+    demand,
+    demand_error,
+    mixed_scores,
+    named,
+    run_all,
+    same,
+)
 
-__all__ = ["check_mixture_estimator", "mixture_checks"]
+_METHODS = ("fit", "predict", "predict_proba")
+
+
+def adapter_checks(estimator: Any) -> Iterator[tuple[str, Check]]:
+    """Yield the name of each check and a function without arguments that raises if it fails.
+
+    Parameters
+    ----------
+    estimator : adapter
+        Not fitted, with parameters that make it fast: a check fits it to a few hundred rows, some checks
+        more than once. It is not changed.
+
+    Examples
+    --------
+    >>> from osls import PULSE
+    >>> from osls.testing import adapter_checks
+    >>> checks = dict(adapter_checks(PULSE(source_classifier="linear", discriminator="linear")))
+    >>> checks["answers are distributions"]()
+    """
+    _demand_methods(estimator)
+    subject = Subject(estimator)
+    chosen = [*answers.ANSWERS, *answers.SYMMETRIES, *interface.EVERYONES]
+    if subject.inherits:
+        chosen += interface.INHERITED
+    for function in chosen:
+        yield named(function, subject)
+
+
+def check_adapter(estimator: Any) -> None:
+    """Put an adapter through all checks; raise one error that lists every broken promise.
+
+    Parameters
+    ----------
+    estimator : adapter
+        As in :func:`adapter_checks`.
+
+    Raises
+    ------
+    ContractError
+        An AssertionError. Each line names a promise, what was found, and what was expected.
+
+    Examples
+    --------
+    >>> from osls.baselines import SourceOnly
+    >>> from osls.testing import check_adapter
+    >>> check_adapter(SourceOnly(source_classifier="linear"))
+    """
+    run_all(type(estimator).__name__, adapter_checks(estimator))
+
+
+def _demand_methods(estimator: Any) -> None:
+    if isinstance(estimator, type):
+        raise TypeError(f"estimator is the class {estimator.__name__}; pass an instance.")
+    missing = [name for name in _METHODS if not callable(getattr(estimator, name, None))]
+    if missing:
+        raise ContractError(
+            f"{type(estimator).__name__} has no method {' and no '.join(missing)}; an adapter has "
+            "fit(X, y, X_target=...), predict(X) and predict_proba(X)."
+        )
+
 
 _ROUNDING = 1e-6
 
