@@ -155,10 +155,10 @@ def check(
     The paper's Example 2:
 
     >>> from osls.identifiability import check
-    >>> found = check([[0.5, 0.2], [0.3, 0.4], [0.1, 0.35], [0.1, 0.05]], [0.24, 0.2, 0.35, 0.21])
-    >>> found.identified, found.strong_positivity, found.separability
+    >>> answer = check([[0.5, 0.2], [0.3, 0.4], [0.1, 0.35], [0.1, 0.05]], [0.24, 0.2, 0.35, 0.21])
+    >>> answer.identified, answer.strong_positivity, answer.separability
     (True, False, False)
-    >>> found.solutions[0].marginal.round(6), found.solutions[0].subdomain
+    >>> answer.solutions[0].marginal.round(6), answer.solutions[0].subdomain
     (array([0.4, 0.2, 0.4]), (0, 1))
     """
     classes, target = _check_distributions(p_x_given_y, p_target)
@@ -242,13 +242,13 @@ def _enumerate(cells: _Cells, max_subsets: int) -> Floats | None:
     n, k = cells.shares.shape
     if comb(n, k) > max_subsets:
         return None
-    found: list[Floats] = [np.empty((0, k))]
+    accepted: list[Floats] = [np.empty((0, k))]
     for subset in _chunks(n, k):
         square = cells.shares[subset]
         regular = np.linalg.svd(square, compute_uv=False)[:, -1] > _RANK
         mixes = np.linalg.solve(square[regular], cells.room[subset[regular]][..., None])[..., 0]
-        found.append(mixes[cells.accepts(mixes)])
-    return _distinct(np.concatenate(found))
+        accepted.append(mixes[cells.accepts(mixes)])
+    return _distinct(np.concatenate(accepted))
 
 
 def _chunks(n: int, k: int) -> Iterator[Ints]:
@@ -265,15 +265,15 @@ def _search(cells: _Cells, classes: Floats, target: Floats) -> Floats:
     k = classes.shape[1]
     rng = np.random.default_rng(0)
     rows = rng.integers(len(cells.shares), size=(_TRIES, k))
-    found: list[Floats] = [np.empty((0, k))]
+    accepted: list[Floats] = [np.empty((0, k))]
     for objective in [np.ones(k), *cells.shares[rows].sum(axis=1)]:
         mix = largest_mix(classes, target, objective)
         full = cells.shares @ mix >= cells.room - _RANK
         if cells.full_rank(full):
             # The programme is exact to 1e-7 or so; its full cells determine the vertex exactly.
             exact = np.linalg.lstsq(cells.shares[full], cells.room[full])[0][None]
-            found.append(exact[cells.accepts(exact)])
-    return _distinct(np.concatenate(found))
+            accepted.append(exact[cells.accepts(exact)])
+    return _distinct(np.concatenate(accepted))
 
 
 def _distinct(mixes: Floats) -> Floats:

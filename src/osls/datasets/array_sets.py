@@ -86,18 +86,18 @@ def _as_rows(pixels: AnyArray) -> AnyArray:
 
 def _mnist_file(name: str, allowed: bool, url: str) -> Path:
     plain = name.removesuffix(".gz")
-    found = find_first(tuple(folder + file for folder in _MNIST_FOLDERS for file in (plain, name)))
-    if found is None and allowed:
+    path = find_first(tuple(folder + file for folder in _MNIST_FOLDERS for file in (plain, name)))
+    if path is None and allowed:
         remote = RemoteFile(f"{url}/{name}", _MNIST[name], max_bytes=20_000_000)
         return download(remote, cache_folder() / "data" / "mnist" / name)
-    if found is None:
+    if path is None:
         looked = ", ".join(str(folder) for folder in data_folders())
         raise FileNotFoundError(
             f"MNIST was not found: neither mnist.npz nor {plain} (.gz). Put the four files of {_MNIST_URL}/ "
             f"({', '.join(_MNIST)}) in the folder that OSLS_DATA names, as mnist/{name}, or pass "
             f"download=True to fetch them. (Looked in: {looked}.)"
         )
-    return found
+    return path
 
 
 def read_idx(path: Path) -> AnyArray:

@@ -316,12 +316,12 @@ class Origin:
 
     def find(self, *, download: bool = False) -> Path:
         """Return where the data lies, or raise FileNotFoundError with instructions."""
-        found = find_first(self.paths) or self._unpacked()
-        if found is None and download and self.remote is not None:
-            found = self._downloaded(self.remote)
-        if found is None:
+        place = find_first(self.paths) or self._unpacked()
+        if place is None and download and self.remote is not None:
+            place = self._downloaded(self.remote)
+        if place is None:
             raise FileNotFoundError(self._instructions())
-        return found
+        return place
 
     def _unpacked(self) -> Path | None:
         root = cache_folder() / "data" / "unpacked"
@@ -345,9 +345,9 @@ class Origin:
         path = download(remote, cache_folder() / "data" / remote.name)
         if remote.name not in self.archives:
             return path
-        found = self._unpacked()
+        place = self._unpacked()
         path.unlink()
-        return found
+        return place
 
     def _instructions(self) -> str:
         lines = [f"{self.title} was not found. {self.advice}"]

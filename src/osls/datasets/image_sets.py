@@ -41,9 +41,9 @@ def read_image(path: str | os.PathLike[str], size: int) -> AnyArray:
 
 def image_files(folder: Path) -> list[Path]:
     """Return the image files below a folder, in the order of their names."""
-    found = (path for path in folder.rglob("*") if path.suffix.lower() in _ENDINGS and path.is_file())
+    images = (path for path in folder.rglob("*") if path.suffix.lower() in _ENDINGS and path.is_file())
     # Archives made on a Mac carry a shadow file "._name" beside each image.
-    return sorted(path for path in found if not path.name.startswith("."))
+    return sorted(path for path in images if not path.name.startswith("."))
 
 
 def image_set(
@@ -142,11 +142,11 @@ def load_breakhis(
 
 
 def _folders_as_classes(name: str, files: list[list[Path]], folders: list[Path], size: int) -> Labelled:
-    for folder, found in zip(folders, files, strict=True):
-        if not found:
+    for folder, inside in zip(folders, files, strict=True):
+        if not inside:
             raise FileNotFoundError(f"{folder} holds no image files.")
-    y = [number for number, found in enumerate(files) for _ in found]
-    every = [path for found in files for path in found]
+    y = [number for number, inside in enumerate(files) for _ in inside]
+    every = [path for inside in files for path in inside]
     return image_set(name, every, y, [folder.name for folder in folders], size)
 
 
@@ -319,18 +319,18 @@ def load_entity30(*, size: int = 64, download: bool = False) -> Labelled:
         for wnid in classes:
             if not (images / wnid).is_dir():
                 raise FileNotFoundError(f"{images} has no folder {wnid}. {IMAGENET.advice}")
-            found = image_files(images / wnid)
-            files += found
-            y += [number] * len(found)
+            members = image_files(images / wnid)
+            files += members
+            y += [number] * len(members)
     names = [hierarchy.names.get(node, node) for node in superclasses]
     return image_set("entity30", files, y, names, size)
 
 
 def _hierarchy_folder(allowed: bool, url: str = _URL) -> Path:
     for place in _HIERARCHY_FOLDERS:
-        found = find_first((f"{place}/class_hierarchy.txt",))
-        if found is not None:
-            return found.parent
+        hierarchy = find_first((f"{place}/class_hierarchy.txt",))
+        if hierarchy is not None:
+            return hierarchy.parent
     if not allowed:
         raise FileNotFoundError(
             f"the BREEDS hierarchy was not found. Put {', '.join(_FILES)} of {_URL}/ into the folder that "

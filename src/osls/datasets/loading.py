@@ -43,8 +43,8 @@ class Labelled:
 
 def named_classes(y: AnyArray, names: Sequence[str] | AnyArray | None = None) -> tuple[str, ...]:
     """Return the names of the classes, or their numbers where there are no names."""
-    found = np.unique(y) if names is None or len(names) == 0 else names
-    return tuple(str(name) for name in found)
+    shown = np.unique(y) if names is None or len(names) == 0 else names
+    return tuple(str(name) for name in shown)
 
 
 def cache_folder() -> Path:

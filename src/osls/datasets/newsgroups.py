@@ -19,8 +19,8 @@ def newsgroup_texts(remove: tuple[str, ...] = (), *, download: bool = False) -> 
     """
     from sklearn.datasets import fetch_20newsgroups
 
-    found = [folder for folder in data_folders() if (folder / _FILE).exists()]
-    if not found and not download:
+    folders = [folder for folder in data_folders() if (folder / _FILE).exists()]
+    if not folders and not download:
         data_folder()
         raise FileNotFoundError(
             "20 Newsgroups is not in the folder that OSLS_DATA names: put scikit-learn's "
@@ -28,8 +28,8 @@ def newsgroup_texts(remove: tuple[str, ...] = (), *, download: bool = False) -> 
             "scikit-learn fetch it."
         )
     # scikit-learn knows the official file and its SHA-256.
-    home = found[0] if found else cache_folder() / "data"
-    return fetch_20newsgroups(subset="all", remove=remove, data_home=str(home), download_if_missing=not found)
+    home = folders[0] if folders else cache_folder() / "data"
+    return fetch_20newsgroups(subset="all", remove=remove, data_home=str(home), download_if_missing=not folders)
 
 
 def load_newsgroups(remove: tuple[str, ...] = (), *, download: bool = False) -> Labelled:

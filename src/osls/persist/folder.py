@@ -183,12 +183,12 @@ class Stored:
 def _read(folder: Path, name: str, size: int) -> bytes:
     path = folder / name
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise ModelError(f"{path} is missing ({error.strerror}); get a fresh copy of the model.") from error
-    if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+    if not stat.S_ISREG(status.st_mode) or status.st_size != size:
         raise ModelError(
-            f"{path} has {found.st_size} bytes where {size} were saved; get a fresh copy of the model."
+            f"{path} has {status.st_size} bytes where {size} were saved; get a fresh copy of the model."
         )
     with path.open("rb") as file:
         return file.read(size + 1)

@@ -66,8 +66,8 @@ def _required(kind: Any) -> set[str]:
     }
 
 
-def _check_names(found: Mapping[str, Node], known: set[str], required: set[str], where: str) -> None:
-    unknown, missing = set(found) - known, required - set(found)
+def _check_names(given: Mapping[str, Node], known: set[str], required: set[str], where: str) -> None:
+    unknown, missing = set(given) - known, required - set(given)
     if unknown or missing:
         wrong = f"unknown {sorted(unknown)[0]!r}" if unknown else f"no {sorted(missing)[0]!r}"
         raise ModelError(

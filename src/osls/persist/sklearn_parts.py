@@ -184,11 +184,11 @@ def _write_part(value: Any, writer: Writer, where: str) -> dict[str, Node]:
 
     try:
         data = skops.io.dumps(value, compression=zipfile.ZIP_DEFLATED, compresslevel=_COMPRESSION)
-        found = skops.io.get_untrusted_types(data=data)
+        types = skops.io.get_untrusted_types(data=data)
     except Exception as error:
         # skops calls the estimator's own methods, which may raise anything.
         raise ModelError(f"{where}: skops cannot save {type(value).__name__} ({in_short(error)}).") from error
-    unknown = [name for name in found if name not in {*ALLOWED, *writer.trusted}]
+    unknown = [name for name in types if name not in {*ALLOWED, *writer.trusted}]
     if unknown:
         raise ModelError(
             f"{where} holds the type {unknown[0]}, which is not on the list of trusted types; if you trust "
@@ -209,8 +209,8 @@ def _read_part(node: dict[str, Node], reader: Reader, where: str) -> Any:
             warnings.simplefilter("ignore", InconsistentVersionWarning)
             part = skops.io.loads(data, trusted=[*ALLOWED, *reader.trusted])
     except UntrustedTypesFoundException as error:
-        found = skops.io.get_untrusted_types(data=data)
-        unknown = [name for name in found if name not in {*ALLOWED, *reader.trusted}]
+        types = skops.io.get_untrusted_types(data=data)
+        unknown = [name for name in types if name not in {*ALLOWED, *reader.trusted}]
         raise ModelError(
             f"{node['file']} holds the type {', '.join(unknown)}, which is not trusted; if you know where "
             f"the model comes from and trust the type, pass load(..., trusted={unknown!r})."

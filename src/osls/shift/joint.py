@@ -89,10 +89,10 @@ def joint_range(
     class_slack = np.broadcast_to(np.sqrt(log / (2 * bins.class_sizes)), shares.shape)
     slack = np.full(k, np.sqrt(log / (2 * m)))
     try:
-        found = mix_range(shares, target, slack, class_slack, pure=np.ones(k, dtype=bool))
+        range_ = mix_range(shares, target, slack, class_slack, pure=np.ones(k, dtype=bool))
     except ValueError:
-        found = mix_range(shares, target, slack, class_slack)
-    return _rows(found)
+        range_ = mix_range(shares, target, slack, class_slack)
+    return _rows(range_)
 
 
 class _Bins(NamedTuple):
@@ -116,8 +116,8 @@ def _best_bins(
     return _Bins(bins.alpha, class_counts, np.bincount(y_source, minlength=k), target_counts)
 
 
-def _rows(found: MixRange) -> Floats:
-    return np.asarray(np.clip(np.vstack([found.classes, found.novel]), 0.0, 1.0))
+def _rows(bounds: MixRange) -> Floats:
+    return np.asarray(np.clip(np.vstack([bounds.classes, bounds.novel]), 0.0, 1.0))
 
 
 def solve_bins(

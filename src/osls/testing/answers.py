@@ -208,8 +208,8 @@ def kinds_of_tables_agree(subject: Subject) -> None:
         model = subject.fit(X=convert(subject.problem.X_source), X_target=convert(subject.problem.X_target))
         tolerance = 0.0 if subject.inherits else 1e-3
         close(model.target_proba_, subject.fitted.target_proba_, f"target_proba_ from {kind}", tolerance)
-        found = np.asarray(model.predict(convert(subject.problem.X_test)))
-        demand(found.shape == subject.problem.y_test.shape, f"predict from {kind} has shape {found.shape}.")
+        predicted = np.asarray(model.predict(convert(subject.problem.X_test)))
+        demand(predicted.shape == subject.problem.y_test.shape, f"predict from {kind} has shape {predicted.shape}.")
 
 
 def sparse_rows_agree_or_are_refused(subject: Subject) -> None:
@@ -222,8 +222,8 @@ def sparse_rows_agree_or_are_refused(subject: Subject) -> None:
             raise ContractError(f"a CSR matrix raises {type(error).__name__}: {error}") from error
         return
     _demand_close_mix(model.target_marginal_, subject, "target_marginal_ from CSR matrices")
-    found = np.asarray(model.predict(sparse.csr_matrix(subject.problem.X_test)))
-    demand(found.shape == subject.problem.y_test.shape, f"predict from CSR has shape {found.shape}.")
+    predicted = np.asarray(model.predict(sparse.csr_matrix(subject.problem.X_test)))
+    demand(predicted.shape == subject.problem.y_test.shape, f"predict from CSR has shape {predicted.shape}.")
 
 
 def _converters(width: int) -> Iterator[tuple[str, Any]]:

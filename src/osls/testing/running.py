@@ -28,28 +28,28 @@ def demand(condition: Any, message: str) -> None:
         raise ContractError(message)
 
 
-def same(found: Any, expected: Any, what: str) -> None:
+def same(actual: Any, expected: Any, what: str) -> None:
     """Demand equal arrays, to the bit."""
-    found, expected = np.asarray(found), np.asarray(expected)
-    demand(found.shape == expected.shape, f"{what}: the shape is {found.shape}, not {expected.shape}.")
-    unequal = int(np.sum(found != expected))
-    demand(not unequal, f"{what}: {unequal} of {expected.size} values differ{_by(found, expected)}.")
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    demand(actual.shape == expected.shape, f"{what}: the shape is {actual.shape}, not {expected.shape}.")
+    unequal = int(np.sum(actual != expected))
+    demand(not unequal, f"{what}: {unequal} of {expected.size} values differ{_by(actual, expected)}.")
 
 
-def close(found: Any, expected: Any, what: str, tolerance: float) -> None:
+def close(actual: Any, expected: Any, what: str, tolerance: float) -> None:
     """Demand arrays that differ by no more than the tolerance; NaN never passes."""
-    found, expected = np.asarray(found), np.asarray(expected)
-    demand(found.shape == expected.shape, f"{what}: the shape is {found.shape}, not {expected.shape}.")
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    demand(actual.shape == expected.shape, f"{what}: the shape is {actual.shape}, not {expected.shape}.")
     demand(
-        (np.abs(found - expected) <= tolerance).all(),
-        f"{what}: values differ{_by(found, expected)}, where {tolerance:g} is allowed.",
+        (np.abs(actual - expected) <= tolerance).all(),
+        f"{what}: values differ{_by(actual, expected)}, where {tolerance:g} is allowed.",
     )
 
 
-def _by(found: AnyArray, expected: AnyArray) -> str:
-    if not (found.dtype.kind in "fiu" and expected.dtype.kind in "fiu"):
+def _by(actual: AnyArray, expected: AnyArray) -> str:
+    if not (actual.dtype.kind in "fiu" and expected.dtype.kind in "fiu"):
         return ""
-    return f" by up to {np.abs(found.astype(float) - expected).max():.3g}"
+    return f" by up to {np.abs(actual.astype(float) - expected).max():.3g}"
 
 
 def demand_error(action: Callable[[], Any], words: tuple[str, ...], what: str) -> None:
