@@ -299,24 +299,22 @@ def aggregate(groups: Sequence[Group], column: str) -> list[Aggregate]:
     square root of the sum of their variances, over the number of data sets. The paper's mean is given where
     it has a figure for every one of them.
     """
+    aggregates = (_aggregate(method, groups, column) for method in common_methods(groups))
+    return [one for one in aggregates if one is not None]
+
+
+def _aggregate(method: str, groups: Sequence[Group], column: str) -> Aggregate | None:
+    """Aggregate one method; None if a group has no value of it."""
     metric = METRICS[column]
-    aggregates = []
-    for method in common_methods(groups):
-        stats = [line.stats.get(column) for group in groups for line in group.lines if line.method == method]
-        complete = [stat for stat in stats if stat is not None and stat.values]
-        if len(complete) < len(groups):
-            continue
-        spreads = [stat.std for stat in complete if stat.std is not None]
-        std = (
-            float(np.sqrt(np.sum(np.square(spreads))) / len(complete))
-            if len(spreads) == len(complete)
-            else None
-        )
-        papers = [stat.paper for stat in complete if stat.paper is not None]
-        paper = _error(metric, float(np.mean(papers))) if len(papers) == len(complete) else None
-        mean = _error(metric, float(np.mean([stat.mean for stat in complete])))
-        aggregates.append(Aggregate(method, mean, std, paper))
-    return aggregates
+    stats = [line.stats.get(column) for group in groups for line in group.lines if line.method == method]
+    complete = [stat for stat in stats if stat is not None and stat.values]
+    if len(complete) < len(groups):
+        return None
+    spreads = [stat.std for stat in complete if stat.std is not None]
+    papers = [stat.paper for stat in complete if stat.paper is not None]
+    std = float(np.sqrt(np.sum(np.square(spreads))) / len(spreads)) if len(spreads) == len(complete) else None
+    paper = _error(metric, float(np.mean(papers))) if len(papers) == len(complete) else None
+    return Aggregate(method, _error(metric, float(np.mean([stat.mean for stat in complete]))), std, paper)
 
 
 def _error(metric: Metric, value: float) -> float:

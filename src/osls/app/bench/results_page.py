@@ -38,7 +38,7 @@ from osls.app.report.charts import (
     error_chart,
     rank_chart,
 )
-from osls.app.report.page import render_page
+from osls.app.report.page import Card, render_page
 
 __all__ = ["bench_page"]
 
@@ -75,7 +75,7 @@ def bench_page(results: Sequence[Results], *, title: str = "") -> str:
         sections=[*sections, ("made", "How it was made")],
         title=title or about[0]["title"],
         about=about,
-        runs=_runs(rows, groups),
+        cards=_cards(rows, groups),
         overall=overall,
         groups=parts,
         methods=[(name, styles[name]) for name in names],
@@ -96,14 +96,16 @@ def _about(result: Results) -> dict[str, str]:
     }
 
 
-def _runs(rows: Sequence[Row], groups: Sequence[Group]) -> dict[str, str]:
+def _cards(rows: Sequence[Row], groups: Sequence[Group]) -> list[Card]:
     hours = sum(row["cpu_seconds"] or row["seconds"] or 0 for row in rows) / 3600
-    return {
-        "runs": f"{len(rows):,}",
-        "data": str(len({group.data for group in groups})),
-        "methods": str(len({row["method"] for row in rows})),
-        "time": f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.0f} min",
-    }
+    failed = sum(row["error"] is not None for row in rows)
+    cards = [
+        Card(f"{len(rows):,}", "runs"),
+        Card(str(len({group.data for group in groups})), "data sets"),
+        Card(str(len({row["method"] for row in rows})), "methods"),
+        Card(f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.0f} min", "of computing"),
+    ]
+    return [*cards, Card(str(failed), "failed runs", "alarm")] if failed else cards
 
 
 # -- One data set ----------------------------------------------------------------------------------------
@@ -286,23 +288,20 @@ def _share(rate: float) -> tuple[str, str]:
 
 
 def _made(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
-    """Versions and hardware that the rows name, the most frequent first."""
-
-    def counted(column: str) -> list[str]:
-        texts = Counter(row[column] for row in rows if row.get(column))
-        return [
-            ", ".join(f"{k} {v}" for k, v in json.loads(text).items() if v is not None)
-            + ("" if len(texts) == 1 else f" ({times} runs)")
-            for text, times in texts.most_common()
-        ]
-
+    """Versions, hardware and warnings in the rows, the most frequent first."""
     warned = Counter(w for row in rows for w in json.loads(row.get("warnings") or "[]"))
+    parts = [
+        ("Versions", _counted(rows, "versions")),
+        ("Hardware", _counted(rows, "hardware")),
+        ("Warnings", [f"{text} ({times} runs)" for text, times in warned.most_common(10)]),
+    ]
+    return [(heading, lines) for heading, lines in parts if lines]
+
+
+def _counted(rows: Sequence[Row], column: str) -> list[str]:
+    texts = Counter(row[column] for row in rows if row.get(column))
     return [
-        (heading, lines)
-        for heading, lines in (
-            ("Versions", counted("versions")),
-            ("Hardware", counted("hardware")),
-            ("Warnings", [f"{text} ({times} runs)" for text, times in warned.most_common(10)]),
-        )
-        if lines
+        ", ".join(f"{k} {v}" for k, v in json.loads(text).items() if v is not None)
+        + ("" if len(texts) == 1 else f" ({times} runs)")
+        for text, times in texts.most_common()
     ]

@@ -255,6 +255,11 @@ def runs_of(study: Study) -> list[Run]:
         for method in study.methods
         for run in _runs_of_method(study, data, setting, method, draw)
     ]
+    _check_distinct(study, runs)
+    return runs
+
+
+def _check_distinct(study: Study, runs: list[Run]) -> None:
     by_key: dict[str, Run] = {}
     for run in runs:
         twin = by_key.setdefault(run.key, run)
@@ -263,7 +268,6 @@ def runs_of(study: Study) -> list[Run]:
     names = {(run.data, run.setting, run.method, run.draw) for run in runs}
     if len(names) < len(runs):
         raise ValueError(f"{study.name}: two different runs have the same name; give one of them a label.")
-    return runs
 
 
 def _runs_of_method(

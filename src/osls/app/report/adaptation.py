@@ -16,7 +16,7 @@ from osls.app.answer import Answer
 from osls.app.report.charts import Curve, ShareRow, count_chart, curve_chart, novelty_histogram, share_chart
 from osls.app.report.examples import example_columns, examples, most_novel
 from osls.app.report.groups import Group, find_groups
-from osls.app.report.page import render_page
+from osls.app.report.page import Card, render_page
 from osls.app.report.traits import data_columns
 from osls.app.report.wording import (
     STATUS_WORDS,
@@ -162,33 +162,29 @@ def _kicker(answer: Answer) -> str:
     return f"osls report: {n:,} labelled {words}, {m:,} new ones{sampled}"
 
 
-def _cards(answer: Answer) -> list[dict[str, Any]]:
-    low, high = (float(v) for v in answer.interval[-1])
+def _cards(answer: Answer) -> list[Card]:
     counts = _count(answer)
     called, m = int(counts[-1]), max(1, int(counts.sum()))
-    status = status_of(answer)
-    share: dict[str, Any] = {
-        "figure": percent(answer.target_share[-1]),
-        "words": f"is something new; {percent(answer.level)} interval {percent_range(low, high)}",
-        "new": status == "identified" and answer.target_share[-1] > 0,
-    }
-    if status == "upper bound only":
-        share |= {"figure": f"\u2265 {percent(low)}", "words": "is something new; how much more is not known"}
-    cards: list[dict[str, Any]] = [
-        share,
-        {"figure": f"{called:,}", "words": f"{_ROW_WORDS[answer.kind]} called novel, {percent(called / m)}"},
+    cards = [
+        _novel_card(answer),
+        Card(f"{called:,}", f"{_ROW_WORDS[answer.kind]} called novel, {percent(called / m)}"),
     ]
-    if answer.novelty_pvalue is not None:
-        p = answer.novelty_pvalue
-        cards.append(
-            {
-                "figure": f"p = {p:.2f}" if p >= 0.01 else "p < 0.01",
-                "words": "chance of such an excess of unfamiliar rows if nothing were new",
-            }
-        )
+    p = answer.novelty_pvalue
+    if p is not None:
+        words = "chance of such an excess of unfamiliar rows if nothing were new"
+        cards.append(Card(f"p = {p:.2f}" if p >= 0.01 else "p < 0.01", words))
     total = float(np.abs(answer.target_share - answer.source_share).sum() / 2)
-    cards.append({"figure": percent(total), "words": "of the mix has changed hands between classes"})
-    return [{"new": False, **card} for card in cards]
+    return [*cards, Card(percent(total), "of the mix has changed hands between classes")]
+
+
+def _novel_card(answer: Answer) -> Card:
+    low, high = (float(v) for v in answer.interval[-1])
+    status = status_of(answer)
+    if status == "upper bound only":
+        return Card(f"\u2265 {percent(low)}", "is something new; how much more is not known")
+    words = f"is something new; {percent(answer.level)} interval {percent_range(low, high)}"
+    new = status == "identified" and answer.target_share[-1] > 0
+    return Card(percent(answer.target_share[-1]), words, "new" if new else "")
 
 
 def _drawn(size: Floats | Ints) -> list[int]:
@@ -206,10 +202,10 @@ def _compare(answer: Answer, truth: Truth) -> dict[str, Any]:
         "novel_names": shown(truth.novel_names),
         "inside": low <= true_share <= high,
         "cards": [
-            (percent(truth.accuracy), "named right with adaptation"),
-            (percent(truth.source_accuracy), "named right by the source classifier alone"),
-            (percent(truth.novel_accuracy), "of the novel ones recognised as novel"),
-            (percent(true_share), f"truly novel; estimated {percent(answer.target_share[-1])}"),
+            Card(percent(truth.accuracy), "named right with adaptation"),
+            Card(percent(truth.source_accuracy), "named right by the source classifier alone"),
+            Card(percent(truth.novel_accuracy), "of the novel ones recognised as novel"),
+            Card(percent(true_share), f"truly novel; estimated {percent(answer.target_share[-1])}"),
         ],
     }
 

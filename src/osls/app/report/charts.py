@@ -256,21 +256,24 @@ def novelty_histogram(title: str, novelty: Floats, *, bins: int = 20, height: fl
     counts, edges = np.histogram(novelty, np.linspace(0, 1, bins + 1))
     decades = max(1, int(np.ceil(np.log10(1 + max(1, int(counts.max()))))))
     floor, room = height - _AXIS, height - _AXIS - 16
-    tallest = np.log10(1 + 10**decades)
+
+    def tall(count: float) -> float:
+        return float(room * np.log10(1 + count) / np.log10(1 + 10**decades))
+
     body = []
     for decade in range(decades + 1):
-        y = floor - room * (np.log10(1 + 10**decade) if decade else 0) / tallest
+        y = floor - (tall(10**decade) if decade else 0)
         body += [_across("grid", _GUTTER, 100, y), _text(0, y + 4, _DECADES[decade], "tick")]
     slot = (100 - _GUTTER) / bins
-    for i, count in enumerate(counts):
-        if count:
-            bar = room * np.log10(1 + count) / tallest
-            body.append(
-                f'<rect class="bar {"novel" if edges[i] >= 0.5 else "known"}" '
-                f'x="{_GUTTER + slot * i + 0.2:.2f}%" width="{slot - 0.4:.2f}%" '
-                f'y="{floor - bar:.1f}" height="{bar:.1f}" rx="1.5">'
-                f"{_tip(f'{count:,} rows with novelty {edges[i]:.2f} to {edges[i + 1]:.2f}')}</rect>"
-            )
+    for i in np.flatnonzero(counts):
+        style = "bar novel" if edges[i] >= 0.5 else "bar known"
+        words = f"{counts[i]:,} rows with novelty {edges[i]:.2f} to {edges[i + 1]:.2f}"
+        place = (
+            f'x="{_GUTTER + slot * i + 0.2:.2f}%" width="{slot - 0.4:.2f}%" y="{floor - tall(counts[i]):.1f}"'
+        )
+        body.append(
+            f'<rect class="{style}" {place} height="{tall(counts[i]):.1f}" rx="1.5">{_tip(words)}</rect>'
+        )
     for value in (0, 0.25, 0.5, 0.75, 1):
         x = _GUTTER + (100 - _GUTTER) * value
         body.append(_text(x, height - 5, f"{value:g}", "tick", "end" if value == 1 else "middle"))

@@ -82,16 +82,20 @@ def examples(answer: Answer, rows: Ints, columns: Sequence[str] = ()) -> list[Ex
         record = frame.iloc[i]
         likely = int(np.argmax([float(record[c]) for c in proba])) if set(proba) <= set(frame.columns) else 0
         novelty = float(record["novel"])
-        values: dict[str, Any] = {}
-        if answer.kind == "table":
-            values["entries"] = tuple(_table_value(part[c].iloc[i]) for c in columns)
-        elif texts is not None:
-            values["excerpt"], values["rest"] = _excerpt(part[texts].iloc[i])
-        elif answer.kind == "images" and "file" in part.columns:
-            values["picture"] = _picture(answer, str(part["file"].iloc[i]))
+        content = _content(answer, part.iloc[i], columns, texts)
         name = ", ".join(shown(record[c], 40) for c in ids) or _row_name(answer, part, i, int(row))
-        made.append(Example(name, novelty, percent(novelty), shown(known[likely]), **values))
+        made.append(Example(name, novelty, percent(novelty), shown(known[likely]), **content))
     return made
+
+
+def _content(answer: Answer, row: Any, columns: Sequence[str], texts: str | None) -> dict[str, Any]:
+    """What a row shows of itself: values, a text or a picture."""
+    if answer.kind == "table":
+        return {"entries": tuple(_table_value(row[column]) for column in columns)}
+    if texts is not None:
+        excerpt, rest = _excerpt(row[texts])
+        return {"excerpt": excerpt, "rest": rest}
+    return {"picture": _picture(answer, str(row["file"]))} if "file" in row.index else {}
 
 
 def _row_name(answer: Answer, part: Any, i: int, row: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,16 @@ from osls import __version__
 from osls._core.writing import draft_of
 from osls.app.report.wording import percent
 
-__all__ = ["render_page", "write_atomically"]
+__all__ = ["Card", "render_page", "write_atomically"]
+
+
+@dataclass(frozen=True)
+class Card:
+    """A figure at the top of a page, its meaning, and a tone: "new", "alarm" or none."""
+
+    figure: str
+    words: str
+    tone: str = ""
 
 
 def render_page(

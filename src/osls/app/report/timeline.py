@@ -9,7 +9,7 @@ import numpy as np
 
 from osls._core.arrays import Floats
 from osls.app.report.charts import Curve, Mark, axis_end, curve_chart
-from osls.app.report.page import render_page
+from osls.app.report.page import Card, render_page
 from osls.app.report.wording import percent, percent_range, shown
 from osls.monitor import RECENT, Alarm, Monitor
 
@@ -98,19 +98,19 @@ def _count(monitor: Monitor) -> str:
     return "1 batch" if n == 1 else f"{n} batches"
 
 
-def _cards(monitor: Monitor) -> list[dict[str, Any]]:
+def _cards(monitor: Monitor) -> list[Card]:
     last = monitor.batches[-1]
     raised = sum(bool(batch.alarms) for batch in monitor.batches)
-    cards: list[dict[str, Any]] = [
-        {"figure": f"{raised}", "words": f"of {_count(monitor)} raised an alarm", "alarm": raised > 0},
-        {"figure": f"{sum(b.rows for b in monitor.batches):,}", "words": "rows so far"},
+    cards = [
+        Card(f"{raised}", f"of {_count(monitor)} raised an alarm", "alarm" if raised else ""),
+        Card(f"{sum(batch.rows for batch in monitor.batches):,}", "rows so far"),
     ]
     if np.isfinite(last.novel_share):
         words = f"of {shown(last.name, 30)} is new; interval {percent_range(*last.interval[-1])}"
-        cards.insert(0, {"figure": percent(last.novel_share), "words": words, "new": True})
+        cards.insert(0, Card(percent(last.novel_share), words, "new"))
     if monitor.reference is not None and np.isfinite(monitor.reference.share[-1]):
-        cards.append({"figure": percent(monitor.reference.share[-1]), "words": "was new in the reference"})
-    return [{"new": False, "alarm": False, **card} for card in cards]
+        cards.append(Card(percent(monitor.reference.share[-1]), "was new in the reference"))
+    return cards
 
 
 def _chart(monitor: Monitor, shares: Floats, intervals: Floats, j: int, *, height: float) -> Any:
