@@ -134,7 +134,7 @@ class TestFastConvnet:
         model = osls.PULSE(
             recipe="fine-tune", source_classifier=network, discriminator=still, max_steps=60, random_state=0
         ).fit(**problem.training_data())
-        among_known = model._discriminator.predict_proba(problem.X_target)[:, :-1].argmax(axis=1)
+        among_known = model._predictor.discriminator.predict_proba(problem.X_target)[:, :-1].argmax(axis=1)
         known = problem.y_target >= 0
         assert np.mean(among_known[known] == problem.y_target[known]) > 0.9
 
