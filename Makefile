@@ -39,7 +39,7 @@ audit: $(STAMP)
 MINIMUM := $(VENV)-minimum
 test-minimum:
 	$(PYTHON) -m venv $(MINIMUM)
-	$(MINIMUM)/bin/pip install --quiet --disable-pip-version-check -c constraints-minimum.txt -e . anndata duckdb hypothesis jsonschema polars pytest
+	$(MINIMUM)/bin/pip install --quiet --disable-pip-version-check -c constraints-minimum.txt -e '.[bench,images]' anndata duckdb hypothesis jsonschema polars pytest
 	OMP_NUM_THREADS=1 $(MINIMUM)/bin/pytest -W ignore::DeprecationWarning --deselect 'tests/test_malformed.py::test_malformed_input[picture-cut-short]' \
 	    tests/test_bbe.py tests/test_files.py tests/test_malformed.py tests/test_mixture.py tests/test_parts.py \
 	    tests/test_persist.py tests/test_pu.py tests/test_shift.py tests/test_simulate.py tests/test_streaming.py

@@ -77,7 +77,7 @@ def stream(count: int, rows: int, every: int) -> dict[str, Any]:
         }
     return {
         "scores": sum(side.n for side in whole),
-        "cells": [len(side.cells.number) for side in whole],
+        "cells": [len(side.counts.number) for side in whole],
         "bytes": sizes,
         "summarising_per_simulating": round(summarising / simulating, 3),
         "million_scores_a_second": round(sum(side.n for side in whole) / summarising / 1e6, 1),

@@ -28,14 +28,13 @@ from scipy import sparse
 from sklearn.utils import Bunch
 
 from osls.app.bench.draws import texts_of
-from osls.datasets import DATASETS, Dataset, Labelled, breeds, load_dataset, simulate_osls
-from osls.datasets.breeds import Hierarchy
-from osls.datasets.cifar import CIFAR10, CIFAR100, load_cifar
+from osls.datasets import DATASETS, Dataset, Labelled, load_dataset, simulate_osls
+from osls.datasets import image_sets as breeds
+from osls.datasets.array_sets import CIFAR10, CIFAR100, load_cifar, load_mnist, read_idx
 from osls.datasets.download import Origin, RemoteFile, download, unpack
-from osls.datasets.image_sets import BREAKHIS_CLASSES, age_group, image_files, read_image
+from osls.datasets.image_sets import BREAKHIS_CLASSES, Hierarchy, age_group, image_files, read_image
 from osls.datasets.loading import cache_folder, prepared
 from osls.datasets.single_cell import log_normalise, variable_genes
-from osls.datasets.tabular import load_mnist, read_idx
 
 
 @pytest.fixture

@@ -384,7 +384,7 @@ def fit_in_processes(n: int, script: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)},
-        timeout=300,
+        timeout=1800,
         check=False,
     )
 

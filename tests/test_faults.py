@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import zipfile
 from pathlib import Path
 
@@ -27,6 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from conftest import wait_until
 from osls.app.adapt import adapt
 from osls.app.bench.store import Store
 from osls.app.cli import app
@@ -47,13 +47,6 @@ def listing(folder: Path) -> list[str]:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def wait_until(condition, seconds: float = 90.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "this did not happen in time"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +186,7 @@ def test_adapt_that_is_ended_while_it_fits_leaves_nothing(number, code, tables, 
     )
     wait_until(lambda: started_fitting(process) or process.poll() is not None)
     process.send_signal(number)
-    printed, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate(timeout=900)
     assert process.returncode == code, (printed, errors)
     assert "Traceback" not in errors
     assert printed == ""

@@ -19,7 +19,7 @@ from osls.mixture.bootstrap import bootstrap_interval, thin
 from osls.mixture.dedpul import em_share
 from osls.mixture.sample import Sample
 from osls.testing import mixture_checks
-from osls.testing.problems import calibrated_scores
+from osls.testing.running import calibrated_scores
 
 PEER = json.loads((Path(__file__).parent / "peers" / "dedpul.json").read_text())
 scores = st.lists(st.integers(0, 40), min_size=1, max_size=60).map(lambda s: np.array(s) / 40)

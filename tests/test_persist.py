@@ -53,7 +53,8 @@ from osls.baselines import DANCE, SourceOnly
 from osls.datasets import simulate_osls
 from osls.inference.diagnostics import Check, Diagnostics
 from osls.mixture import BBE, DEDPUL, MixtureEstimator, Subsample
-from osls.persist import ModelError, load, registry, save
+from osls.persist import ModelError, load, save
+from osls.persist import tree as registry
 from osls.persist.folder import drafting
 from osls.pu import PUClassifier
 from osls.shift import BBSE, LabelShiftEstimator

@@ -36,7 +36,7 @@ from osls.app.bench.table import format_table, terminal_tables
 from osls.app.cli import app
 from osls.app.report.charts import DrawRow, ErrorBar, draw_chart, error_chart, rank_chart
 from osls.datasets import DATASETS, OSLSProblem, simulate_osls
-from osls.training.nets.deep_resnet import ResNetFeatures, load_weights
+from osls.training.nets.resnet import ResNetFeatures, load_weights
 from osls.training.trainer import Schedule, Trainer, schedule_for
 from test_bench import FAST, content
 

@@ -1,4 +1,4 @@
-"""The contract of every open set adapter: validate, fit, and answer as a (k+1)-way classifier."""
+"""The base class of all open set adapters: validate, fit, and predict as a (k+1)-way classifier."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """All that a fit found out; only when it is complete does the adapter publish it.
+    """Everything a fit learned; the adapter sets its attributes only when this is complete.
 
     Attributes
     ----------
     known_marginal : array of shape (k,)
         The mix among the known classes.
     novel_share : float
-        The share of the target that is none of them.
+        The share of the target that belongs to no known class.
     target_proba : array of shape (m, k + 1)
-        Answers for the target rows.
+        Probabilities of the target rows.
     interval : array of shape (k + 1, 2), optional
         An interval for each class's share.
     learned : mapping from name to value
@@ -71,19 +71,19 @@ class Adaptation:
 
 
 def combine(known: Floats, class_proba: Floats, importance: Floats) -> Floats:
-    """Step 6 of Algorithm 1: P(known) shared out among the re-weighted classes, the rest to the novel one."""
+    """Step 6 of Algorithm 1: split P(known) among the re-weighted classes; the rest goes to the novel one."""
     weighted = class_proba * importance
     total = weighted.sum(axis=1, keepdims=True)
-    # Where every class with weight was ruled out, the classifier's own answer is all there is.
+    # If all classes of positive weight have probability zero, use the classifier's probabilities unchanged.
     weighted = np.where(total > 0, weighted / np.where(total > 0, total, 1), class_proba)
     proba = np.column_stack([known[:, None] * weighted, 1 - known])
     return np.asarray(proba / proba.sum(axis=1, keepdims=True))
 
 
 def combine_opinions(proba: Floats, class_proba: Floats, importance: Floats) -> Floats:
-    """Step 6 with a discriminator that knows the classes too: the mean of its answer and of :func:`combine`.
+    """Step 6 with a discriminator of all k + 1 classes: the mean of its answer and of :func:`combine`.
 
-    ``proba``, of shape (m, k + 1) and any scale, decides what is novel in both.
+    ``proba``, of shape (m, k + 1) and any scale, gives P(novel) in both.
     """
     own = proba / np.maximum(proba.sum(axis=1, keepdims=True), 1e-12)
     both = combine(1 - own[:, -1], class_proba, importance) + own
@@ -100,7 +100,7 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     novel_label: Any
     random_state: Any
-    # Parameter -> what it may be; those of the parents hold as well.
+    # Parameter name -> constraint; the constraints of the parent classes apply as well.
     parameter_constraints: ClassVar[Mapping[str, Constraint]] = {}
 
     classes_: AnyArray
@@ -164,7 +164,7 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return proba
 
     def _forget(self) -> None:
-        """Drop what an earlier fit learned, but for what the validation of this one has just set."""
+        """Delete what an earlier fit learned, except what this fit's validation has just set."""
         kept = ("n_features_in_", "feature_names_in_")
         for name in [name for name in vars(self) if name.endswith("_") and name not in kept]:
             delattr(self, name)
@@ -202,7 +202,7 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.predict_proba(X)[:, -1]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """(k+1)-way accuracy; a label in y that is none of the known classes counts as novel."""
+        """(k+1)-way accuracy; every label in y that is not a known class counts as novel."""
         predicted = self.predict(X)
         y = np.asarray(y)
         known = np.isin(y, self.classes_[:-1])

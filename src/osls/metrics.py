@@ -62,5 +62,5 @@ def mix_error(true_marginal: ArrayLike, estimated_marginal: ArrayLike) -> MixErr
 
 
 def regret(accuracy_of_oracle: float, accuracy_of_method: float) -> float:
-    """Accuracy lost to an oracle, the same models trained with the target's labels."""
+    """How much less accurate a method is than the oracle: the same models, trained with target labels."""
     return accuracy_of_oracle - accuracy_of_method

@@ -34,7 +34,7 @@ from osls.training.sampling import Split, assign_folds
 
 __all__ = ["PULSE"]
 
-# Recipes that hold out a fifth of the rows once, and how they can estimate the label shift, their own first.
+# Recipes that hold out a fifth of the rows once -> ways to estimate the label shift, the default first.
 _ONE_SPLIT = {"paper": ("bbe",), "fine-tune": ("separability", "bbe")}
 
 # Called after an epoch with its number and the target's probabilities.
@@ -48,14 +48,14 @@ class PULSE(OpenSetAdapter):
     Parameters
     ----------
     recipe : {"cross-fit", "paper", "fine-tune"}, default="cross-fit"
-        "paper" is Algorithm 1 to the letter: one 80/20 split, class-wise BBE, one network alternating BBE
-        and CVIR. "cross-fit" answers every question about a row by models that never saw it, estimates the
-        shares jointly from one (k+1)-way model, and holds the novel share while CVIR learns the classifier.
-        "fine-tune" is for networks that are dear to train: as "paper", but the discriminator goes on from the
-        source classifier's weights, learns the novel class beside the known ones, and has a say in which of
-        these a row is.
+        "paper" is Algorithm 1 as printed: one 80/20 split, class-wise BBE, one network alternating BBE
+        and CVIR. "cross-fit" uses only out-of-fold predictions, estimates the shares jointly from one
+        (k+1)-way model, and keeps the novel share fixed while CVIR learns the classifier.
+        "fine-tune" is for networks that are expensive to train: as "paper", but the discriminator starts from
+        the source classifier's weights, learns the novel class beside the known ones, and its probabilities
+        of the known classes are averaged with the source classifier's.
     source_classifier, discriminator : "auto", "mlp", "trees", "linear", "convnet", estimator or factory
-        The models for "which known class?" and for "known or novel?". "auto" is a small convnet for
+        The models that predict the known class, and known against novel. "auto" is a small convnet for
         images; for tables an MLP and extremely randomised trees (an MLP and logistic regression if
         sparse), blended by their out-of-fold log loss; an MLP alone if the source and the target have more
         than 50,000 rows. Or a scikit-learn classifier, or a callable
@@ -74,29 +74,29 @@ class PULSE(OpenSetAdapter):
     n_folds : int, default=5
         Folds of the cross-fit recipe.
     rounds : int, default=3
-        CVIR refits at most.
+        Largest number of CVIR refits.
     max_steps : int, optional
         Optimiser steps of each network training; by default about twelve epochs of a cross-fitted MLP
         (at least 300 steps), thirty of other networks and objectives (at least 1,000).
     callback : callable, optional
-        Called after each epoch of the recipes with one split with its number and the target's probabilities
-        at that time (of fine-tuning before its last corrections). Whoever has the target's labels can follow
-        the accuracy; PULSE never sees them.
+        For the recipes "paper" and "fine-tune": called after each epoch with its number and the target's
+        current probabilities (for "fine-tune", before the final corrections). If you have the target's
+        labels you can track the accuracy; PULSE never sees them.
     novel_level : float, default=0.1
         The novel share is reported as zero unless "nothing is new" is rejected at this level. The test is
         cautious: at 0.1 it raises fewer than 5 % false alarms (benchmarks/novelty.py).
     level : float, default=0.95
         Level of the intervals.
     n_bootstrap : int, default=100
-        Bootstrap replicates behind them.
+        Number of bootstrap replicates for them.
     novel_label : object, optional
         Name of the novel class: -1 by default, "novel" if the classes are strings.
     device : str, default="auto"
-        "cpu", "cuda", "mps" or the best there is.
+        "cpu", "cuda", "mps", or "auto" for the best available.
     n_jobs : int, optional
         Threads for trees.
     random_state : int, RandomState instance or None
-        Seed of everything random.
+        Seed for all random steps.
     verbose : bool, default=False
         Show a progress bar.
 
@@ -117,15 +117,15 @@ class PULSE(OpenSetAdapter):
         any sample size, given the label shift weights).
     marginal_bound_ : array of shape (k + 1, 2)
         Finite-sample bounds that hold for all shares at once (:func:`osls.shift.joint.joint_range`;
-        conservative). Where the known classes' bins contradict each other only upper ends for the known
-        classes remain (cross-fit recipe).
+        conservative). Where the known classes' bins contradict each other, only the upper bounds of the known
+        classes and the lower bound of the novel share remain (cross-fit recipe).
     novelty_pvalue_ : float
-        p-value of "there is nothing new in the target" (not by the paper's recipe).
+        p-value of the null hypothesis "nothing in the target is novel" (not with recipe="paper").
     detectable_share_ : float
-        The novel share that this test would find with a power of 80 % (likewise).
+        The novel share that this test would detect with a power of 80 % (not with recipe="paper").
     diagnostics_ : Diagnostics
-        Checks of the assumptions; ``diagnostics_.verdict`` says whether the answer is identified, an upper
-        bound only, or not to be trusted, and why.
+        Checks of the assumptions; ``diagnostics_.verdict`` says whether the answer is identified, only an
+        upper bound, or not to be trusted, and why.
     importance_weights_ : array of shape (k,)
         w(j) = p'_t(j) / p_s(j), the label shift among the known classes.
     target_proba_, target_labels_ : arrays of m rows
@@ -222,7 +222,7 @@ class PULSE(OpenSetAdapter):
             return adapt(task, advance)
 
     def _check_recipe(self) -> None:
-        """Complain about parameters that the recipe has no use for."""
+        """Raise an error for parameters that the recipe cannot use."""
         if self.objective != "cvir" and self.recipe in _ONE_SPLIT:
             raise ValueError(f"recipe={self.recipe!r} trains its discriminator with objective='cvir'.")
         possible = _ONE_SPLIT.get(self.recipe, SHIFTS)
@@ -251,13 +251,13 @@ class PULSE(OpenSetAdapter):
         combined = Combined(f_s.predictor, f_d.predictor, marginal / task.source_marginal)
         return self._answer(task, f_s, f_d, combined, scores, marginal, f_d.novel_share)
 
-    # -- The same six steps with one network, which goes on ------------------------------------------
+    # -- The same six steps with one network that is trained further --------------------------------
 
     def _adapt_by_fine_tuning(self, task: Task, advance: Advance) -> Adaptation:
         if as_fitted(self.source_classifier, task.X, task.classes) or not is_network(self.source_classifier):
             raise ValueError(
-                "recipe='fine-tune' goes on from the source classifier's network; "
-                f"source_classifier={self.source_classifier!r} is none. Use recipe='cross-fit' for it."
+                "recipe='fine-tune' continues training the source classifier's network; "
+                f"source_classifier={self.source_classifier!r} is not one. Use recipe='cross-fit' for it."
             )
         source_learner, learner = self._networks(task, advance)
         # Steps 1 and 2: as above.
@@ -265,20 +265,20 @@ class PULSE(OpenSetAdapter):
         f_s = self._classify_source(source_learner, task, split.fold)
         class_s, class_t = f_s.scores[: len(task.y)][split.source], f_s.scores[len(task.y) :]
         y_s = task.y[split.source]
-        # Step 3: label shift, on all target rows: the source classifier has seen none of them. A class that
-        # its bin missed must not be forgotten; it may be found again below.
+        # Step 3: label shift, on all target rows: the source classifier was trained on none of them. No share
+        # may be zero here, or a class that its bin missed could not be found again below.
         first = np.maximum(bbe_by_class(class_s, y_s, class_t).marginal, LEAST_SHARE)
         first /= first.sum()
         # Step 4: re-sample the source, as weights.
         problem = self._weighted(task, first)
-        # Step 5: the source classifier learns one more class, of as many rows as all the known ones. It is
-        # then good enough to say which rows the label shift is among.
+        # Step 5: the source classifier learns one more class, with as much weight as all the known ones. It
+        # is then accurate enough to select the known rows, from which the label shift is estimated again.
         f_d = self._alternate(learner, problem, split, f_s, first, task, _network_of(f_s.predictor))
         everyone = HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, f_d.target_scores)
         scores = everyone.take(np.arange(len(y_s)), np.flatnonzero(split.target))
         marginal = self._known_marginal(everyone, task)
         novel_share, test = self._novel_share(scores, marginal, task)
-        # Step 6: combine two opinions.
+        # Step 6: average the two models' answers.
         prior_shift = with_novel(marginal, novel_share) / with_novel(first, 0.5)
         combined = Combined(f_s.predictor, f_d.predictor, marginal / task.source_marginal, prior_shift)
         return self._answer(task, f_s, f_d, combined, scores, marginal, novel_share, test)
@@ -290,7 +290,7 @@ class PULSE(OpenSetAdapter):
         source_learner, learner = self._learners(task, advance)
         # Step 1: folds in place of a split; every row is held out once.
         n_folds = check_folds(task.y, task.classes, self.n_folds, m)
-        # Step 2: the source classifier; all its models are out of sample for the target.
+        # Step 2: the source classifier; none of its models is trained on target rows.
         source_fold = np.concatenate([assign_folds(task.y, n_folds, task.rng), np.full(m, -1)])
         f_s = self._classify_source(source_learner, task, source_fold)
         # Step 3: label shift, from a model that has the target itself as its last class.
@@ -299,7 +299,7 @@ class PULSE(OpenSetAdapter):
         marginal = self._known_marginal(scores, task)
         # Step 4: re-sample the source, as weights.
         problem = self._weighted(task, marginal)
-        # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it held.
+        # Step 5: the novel share from out-of-fold domain scores, then the discriminator with this share fixed.
         novel_share, test = self._novel_share(scores, marginal, task)
         known_t = scores.domain(marginal)[1]
         f_d = self._discriminate(learner, task, problem, known_t, novel_share, n_folds, advance)
@@ -351,7 +351,7 @@ class PULSE(OpenSetAdapter):
         task: Task,
         source_network: nn.Module | None = None,
     ) -> cvir.Discriminator:
-        """Learn known against novel by Algorithm 3, which estimates the novel share along the way."""
+        """Learn known against novel by Algorithm 3, which also estimates the novel share."""
         return cvir.alternate(
             learner,
             problem,
@@ -373,10 +373,10 @@ class PULSE(OpenSetAdapter):
         n_folds: int,
         advance: Advance,
     ) -> cvir.Discriminator:
-        """Learn known against novel, with the novel share held."""
+        """Learn known against novel, with the novel share fixed."""
         m = problem.n_target
         if round(novel_share * m) < 2:
-            # Nothing to learn the novel class from: every row is known.
+            # Too few novel rows to learn from: call every row known.
             return cvir.Discriminator(np.ones(m), Constant((0.0, 1.0)), novel_share)
         shared: dict[str, Any] = {"n_folds": n_folds, "rng": task.rng, "history": task.history}
         if self.objective == "cvir":
@@ -385,7 +385,7 @@ class PULSE(OpenSetAdapter):
             stack_rows(task.X, task.X_target),
             advance,
             f"objective={self.objective!r} is trained by gradient descent and needs a network; "
-            f"discriminator={self.discriminator!r} is none. objective='cvir' takes any model.",
+            f"discriminator={self.discriminator!r} is not one. objective='cvir' takes any model.",
         )
         return train_objective(networks, problem, self.objective, 1 - novel_share, **shared)
 
@@ -413,7 +413,7 @@ class PULSE(OpenSetAdapter):
         novel_share: float,
         test: NoveltyTest | None = None,
     ) -> Adaptation:
-        """Put together what was found: answers for the target, intervals, bounds, the test, the checks."""
+        """Collect the results: probabilities of the target, intervals, bounds, the test, the diagnostics."""
         proba = combined.combine(f_d.target_proba, f_s.scores[len(task.y) :])
         mix = with_novel(marginal, novel_share)
         interval = self._interval(scores, mix, task.rng)
@@ -445,7 +445,7 @@ class PULSE(OpenSetAdapter):
         return self._estimator().interval(scores, mix, level=self.level, repeats=self.n_bootstrap, rng=rng)
 
     def _follow(self, class_proba: Floats, marginal: Floats, task: Task) -> Callable[[Floats, float], None]:
-        """Note the mix after each epoch, and tell the callback of the answers."""
+        """Record the mix after each epoch, and pass the target's probabilities to the callback."""
         epochs = 0
 
         def note(known: Floats, novel_share: float) -> None:
@@ -468,8 +468,8 @@ class PULSE(OpenSetAdapter):
         return BBE() if self.mixture is None else clone(self.mixture)
 
     def _learners(self, task: Task, advance: Advance) -> tuple[Learner, Learner]:
-        """Return what trains the source classifier and the discriminator; two of a kind share the rows."""
-        # The pool ends here: learners keep what they need of it, and networks need none of its rows as given.
+        """Return the learners of the source classifier and the discriminator; equal ones are one object."""
+        # Learners copy what they need of ``pool``, so its memory is freed when this method returns.
         pool = stack_rows(task.X, task.X_target)
         learner = self._learner(self.discriminator, pool, advance)
         given = as_fitted(self.source_classifier, pool, task.classes)
@@ -478,13 +478,13 @@ class PULSE(OpenSetAdapter):
         return given or self._learner(self.source_classifier, pool, advance), learner
 
     def _networks(self, task: Task, advance: Advance) -> tuple[Learner, NetworkLearner]:
-        """Return the same for a recipe whose discriminator is trained epoch by epoch."""
+        """Return the two learners for a recipe whose discriminator is trained epoch by epoch."""
         pool = stack_rows(task.X, task.X_target)
         learner = self._network(
             pool,
             advance,
             f"recipe={self.recipe!r} trains its discriminator epoch by epoch and needs a network; "
-            f"discriminator={self.discriminator!r} is none. Use recipe='cross-fit' for it.",
+            f"discriminator={self.discriminator!r} is not one. Use recipe='cross-fit' for it.",
         )
         given = as_fitted(self.source_classifier, pool, task.classes)
         if given is None and self._one_kind():
@@ -496,7 +496,7 @@ class PULSE(OpenSetAdapter):
         return one is other or (isinstance(one, str) and one == other)
 
     def _source_learner(self, X: AnyArray, advance: Advance) -> Learner:
-        """Return what trains the source classifier; a network of a recipe with one split trains as long."""
+        """Return the source classifier's learner; with one split a network trains as long as the other."""
         spec = self.source_classifier
         if self.recipe in _ONE_SPLIT and is_network(spec):
             return choose_network(spec, X, max_steps=self.max_steps, device=self.device, advance=advance)
@@ -508,7 +508,7 @@ class PULSE(OpenSetAdapter):
         )
 
     def _network(self, X: AnyArray, advance: Advance, complaint: str) -> NetworkLearner:
-        """Return what trains a network as the discriminator, or complain that it is none."""
+        """Return the learner of the discriminator, or raise ``complaint`` if that is not a network."""
         return choose_network(
             self.discriminator,
             X,
@@ -536,16 +536,16 @@ class PULSE(OpenSetAdapter):
 @saveable
 @dataclass(frozen=True)
 class Combined:
-    """Step 6: the source classifier's and the discriminator's answers as those of a (k+1)-way classifier.
+    """Step 6: a (k+1)-way classifier from the source classifier and the discriminator.
 
     Attributes
     ----------
     classifier, discriminator : Predictor
-        "Which known class?", and "known or novel?" or, after fine-tuning, both questions at once.
+        A model of the known classes, and one of known against novel (after fine-tuning, of all k + 1 classes).
     importance : array of shape (k,)
         Label shift weights.
     prior_shift : array of shape (k + 1,), optional
-        What a discriminator with k + 1 outputs is corrected by (fine-tuning).
+        Factors that correct a discriminator with k + 1 outputs for the class mix (fine-tuning).
     """
 
     classifier: Predictor
@@ -560,11 +560,11 @@ class Combined:
         """Return probabilities of all k + 1 classes from the two models' answers."""
         if self.prior_shift is None:
             return combine(discriminated[:, 1], class_proba, self.importance)
-        # It went on from the source classifier, and was trained on as many novel rows as known ones.
+        # This discriminator has k + 1 outputs and was trained with half of the weight on the novel class.
         return combine_opinions(discriminated * self.prior_shift, class_proba, self.importance)
 
 
 def _network_of(classifier: Predictor) -> nn.Module:
-    """Return the network that a source classifier is, to go on from; a constant one (k = 1) has none."""
+    """Return the source classifier's network, to train further; a constant one (k = 1) has no network."""
     inner = classifier.predictor if isinstance(classifier, Tempered) else classifier
     return inner.networks if isinstance(inner, Networks) else nn.Identity()

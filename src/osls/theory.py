@@ -38,14 +38,14 @@ __all__ = ["Bound", "Interval", "bbe_interval", "dkw_radius", "theorem1_bound", 
 
 
 class Bound(NamedTuple):
-    """An error bound: what impure bins (or wrong weights) cost at any sample size, and the deviation."""
+    """An error bound: the bias of impure bins (or wrong weights), and the deviation by sampling."""
 
     bias: float
     deviation: float
 
     @property
     def total(self) -> float:
-        """Their sum."""
+        """Sum of bias and deviation."""
         return self.bias + self.deviation
 
 
@@ -91,7 +91,7 @@ def theorem1_bound(
     Returns
     -------
     Bound
-        The deviation is infinite where the theorem is silent: with fewer than
+        The deviation is infinite where the theorem does not apply: with fewer than
         2 log(4k/delta) / q_j(c*)^2 examples of a class or of the target.
 
     Examples
@@ -109,7 +109,7 @@ def theorem1_bound(
     if p.sum() > 1 + 1e-9:
         raise ValueError(f"p_target holds the known classes only and cannot sum to {p.sum():.3g} > 1.")
     if not (q > 0).all():
-        raise ValueError("top_class must be positive: a bin without its class estimates nothing.")
+        raise ValueError("top_class must be positive: a bin without rows of its class gives no estimate.")
     deviations = [_deviation(q[j], float(n[j]), m, delta / len(p), gamma) for j in range(len(p))]
     return Bound(float(((1 - p) * rest / q).sum()), float(sum(deviations)))
 
@@ -157,7 +157,7 @@ def theorem3_bound(
     shares = [novel, top_known, top_reweighted, top_novel]
     novel, known, source, impurity = _shares(shares, "novel, top_known, top_reweighted, top_novel").tolist()
     if not source > 0:
-        raise ValueError("top_reweighted must be positive: a bin without source examples estimates nothing.")
+        raise ValueError("top_reweighted must be positive: a bin without source rows gives no estimate.")
     bias = (1 - novel) * abs(known - source) / source + novel * impurity / source
     return Bound(float(bias), _deviation(source, n, m, delta, gamma))
 
@@ -172,7 +172,7 @@ def bbe_interval(
 ) -> Interval:
     r"""Finite-sample interval for the share of positives among unlabelled examples (conservative).
 
-    Everything unlabelled contains the positives, alpha q_p(c) <= q_u(c), so with probability 1 - delta
+    The unlabelled rows include the positives, alpha q_p(c) <= q_u(c), so with probability 1 - delta
 
     .. math:: \alpha \le \min_c \frac{\hat q_u(c) + \epsilon_u}{\hat q_p(c) - \epsilon_p}
 
@@ -191,7 +191,7 @@ def bbe_interval(
         The interval misses alpha with at most this probability; both ends hold together.
     pure_bin : float in [0, 1], default=0.25
         Share of the positives that is assumed to score above every negative; 0 assumes nothing and gives
-        the lower end 0. Too small for eps (a few hundred examples) it does so too.
+        the lower end 0. So does a value below eps (with only a few hundred examples).
     positive_weight : array-like of shape (n,), optional
         Importance weights. The bands then use the effective sample size, which is an approximation.
 
@@ -232,7 +232,8 @@ def bbe_interval(
         u = 1 - np.searchsorted(unlabeled, positive, side=side) / len(unlabeled)
         return np.maximum(p, 0.0), u
 
-    # Between two positives only q_u moves: it is least at the upper one and most just above the lower.
+    # Between two neighbouring positives only q_u changes: it is smallest at the upper positive score and
+    # largest just above the lower one.
     q_p, q_u = shares("left")
     usable = q_p > eps_p
     high = min(1.0, float(((q_u[usable] + eps_u) / (q_p[usable] - eps_p)).min(initial=1.0)))
@@ -260,7 +261,7 @@ def _deviation(top_positive: float, n: float, m: float, delta: float, gamma: flo
 def _shares(values: ArrayLike, name: str, k: int | None = None) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or array.size == 0 or (k is not None and len(array) != k):
-        expected = "one share a known class" if k is None else f"{k} entries, one a known class"
+        expected = "one share per known class" if k is None else f"{k} entries, one per known class"
         raise ValueError(f"{name} must be one-dimensional with {expected}; got shape {array.shape}.")
     if not ((array >= 0) & (array <= 1)).all():
         raise ValueError(f"{name} must lie in [0, 1]; got {array.tolist()}.")

@@ -1,1 +1,1 @@
-"""Small things that every room uses; it imports none of them."""
+"""Small helpers that every subpackage uses; this one imports no other subpackage."""

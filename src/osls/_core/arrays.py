@@ -1,4 +1,4 @@
-"""The array types that signatures speak of, and small statistics that several rooms need."""
+"""Array types for signatures, and small statistics that several subpackages need."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ RandomState = int | np.random.RandomState | None
 
 
 def effective_size(weight: Floats) -> float:
-    """How many rows of equal weight say as much as rows with these weights."""
+    """Effective sample size: how many rows of equal weight are as informative as these weighted rows."""
     return float(weight.sum() ** 2 / np.square(weight).sum())
 
 
 def dkw_radius(n: float, delta: float) -> float:
-    r"""Half-width of a band around the shares of n draws: :math:`\sqrt{\log(4/\delta) / (2n)}`.
+    r"""Half-width of a confidence band around the shares of n draws: :math:`\sqrt{\log(4/\delta) / (2n)}`.
 
     The band of Dvoretzky, Kiefer and Wolfowitz, with the paper's log(4/delta): four one-sided bands, above
     and below for two samples, hold together with probability 1 - delta.
@@ -40,8 +40,8 @@ def with_novel(known_marginal: Floats, novel_share: float) -> Floats:
 def keep_as_novel(known_score: Floats, novel_share: float, *, least: int = 1) -> Bools:
     """Mark the ``novel_share`` of the rows that look least like the known classes: CVIR's keep rule.
 
-    Ranking by the loss of calling a row novel is ranking by its score. At least one row is kept: with an
-    empty set the next round would learn that nothing is novel and could never change its mind.
+    Ranking by the loss of calling a row novel is the same as ranking by its score. At least one row is kept:
+    with an empty set the next round would learn that nothing is novel, and could never correct that.
     """
     count = int(np.clip(round(novel_share * len(known_score)), least, len(known_score)))
     kept = np.zeros(len(known_score), dtype=bool)

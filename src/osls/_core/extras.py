@@ -1,4 +1,4 @@
-"""Packages that only some commands need: where one is missing, the error says what to install."""
+"""Optional packages that only some commands need: if one is missing, the error says what to install."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def require(module: str, *, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        # A package that is there but broken has its own story to tell.
+        # The package is installed but one of its own imports fails: that error says more than ours.
         if error.name is None or error.name.partition(".")[0] != package:
             raise
         raise ImportError(

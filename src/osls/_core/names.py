@@ -1,4 +1,4 @@
-"""Names: of what a package exports, and hints where a name is not known."""
+"""Short names of the classes that a package exports, and suggestions for names that are not known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """Say that a name is not known, which one it may have been, and which there are.
+    """Return a message: the name is not known, the nearest known name, and all known names.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def _most_like(name: object, known: Iterable[str]) -> list[str]:
 
 
 def exported_classes(package: ModuleType, base: type) -> dict[str, type[Any]]:
-    """Return the concrete classes of a kind that a package exports, by their short names.
+    """Return the concrete subclasses of ``base`` that a package exports, by their short names.
 
     That is how the benchmark and the tests find a new baseline or mixture estimator. A short name is the
     class's ``short_name`` or, without one, its name in lower case with dashes between the words.

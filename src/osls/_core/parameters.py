@@ -16,7 +16,7 @@ class Constraint(Protocol):
     """What a parameter may be."""
 
     def complaint(self, value: Any) -> str | None:
-        """Return what the value must be and what it is, or None if all is well."""
+        """Return what the value must be and what it is, or None if it is valid."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _is_number(value: Any) -> bool:
 
 
 def check_parameters(estimator: Any) -> None:
-    """Hold an estimator's parameters against ``parameter_constraints`` of its class and of its parents.
+    """Check an estimator's parameters against ``parameter_constraints`` of its class and of its parents.
 
     Raises
     ------
@@ -92,9 +92,9 @@ def check_parameters(estimator: Any) -> None:
 
 
 def inherit_parameters(cls: C) -> C:
-    """Complete the signature of ``__init__(self, *, own, **shared)`` by the parameters of the parent's.
+    """Add the parent's parameters to the signature of ``__init__(self, *, own, **shared)``.
 
-    scikit-learn reads an estimator's parameters off that signature, and so do ``help`` and editors.
+    scikit-learn reads an estimator's parameters from that signature, and so do ``help`` and editors.
     """
     initialise: Any = vars(cls)["__init__"]
     own = [p for p in signature(initialise).parameters.values() if p.kind is not Parameter.VAR_KEYWORD]

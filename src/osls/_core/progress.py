@@ -1,4 +1,4 @@
-"""What happened during a fit, one record a round, and its progress bar."""
+"""The history of a fit, one record per round, and its progress bar."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Advance(Protocol):
 
 
 def no_progress(amount: float = 1) -> None:
-    """Report to nobody."""
+    """Do nothing: used where no progress bar is shown."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Marks for what a saved model may be made of."""
+"""Decorators that register the classes, functions and networks that a saved model may contain."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _mark(kind: Kind, thing: Any) -> None:
     earlier = _MARKED.setdefault((kind, name), thing)
     if (earlier.__module__, earlier.__qualname__) != (thing.__module__, thing.__qualname__):
         homes = f"{earlier.__module__} and {thing.__module__}"
-        raise TypeError(f"two things would be saved as {name!r}, one each of {homes}; rename one of them.")
+        raise TypeError(f"two things would be saved as {name!r}, one from each of {homes}; rename one of them.")
     _MARKED[kind, name] = thing
 
 
 def kept_as(kind: Kind) -> Callable[[T], T]:
-    """Return a mark like :func:`saveable` for a function, or for a network that knows its ``arguments``."""
+    """Return a decorator like :func:`saveable` for a function, or for a network with ``arguments``."""
 
     def mark(thing: T) -> T:
         _mark(kind, thing)

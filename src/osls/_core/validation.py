@@ -1,4 +1,4 @@
-"""Input at the door: arrays, tables, sparse matrices and tensors become arrays, or a clear error."""
+"""Input validation: arrays, tables, sparse matrices and tensors become arrays, or raise a clear error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _array_options(X: Any) -> dict[str, Any]:
 
 
 def check_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool) -> Any:
-    """Validate X (and y) with scikit-learn's rules; float32 whatever the input's precision."""
+    """Validate X (and y) with scikit-learn's rules; X becomes float32, whatever its dtype."""
     X = _to_array(X)
     if not reset:
         with _naming("X"):
@@ -71,7 +71,7 @@ def check_target(X_target: Any, X: Any) -> Any:
 
 @contextmanager
 def _naming(argument: str) -> Iterator[None]:
-    """Put the argument's name before those of scikit-learn's messages that have none."""
+    """Prefix scikit-learn's error message with the argument's name, unless it already contains it."""
     try:
         yield
     except ValueError as error:
@@ -85,14 +85,17 @@ def _columns(X: AnyArray) -> str:
 
 
 def stack_rows(first: AnyArray, second: AnyArray) -> AnyArray:
-    """Return the pool: one side's rows, then the other's, dense or sparse."""
+    """Return the pooled rows: those of ``first``, then those of ``second``, dense or sparse."""
     if sparse.issparse(first):
         return sparse.vstack([first, second], format="csr")  # type: ignore[no-any-return]
     return np.concatenate([first, second])
 
 
 def check_folds(y: Ints, classes: AnyArray, n_folds: int, n_target: int, *, least: int = 2) -> int:
-    """Return the number of folds the data allows; too few rows of a class is a warning, one an error."""
+    """Return the number of folds the data allows.
+
+    A class with fewer rows than folds gives a warning; a class with a single row is an error.
+    """
     if n_folds < least:
         raise ValueError(f"n_folds must be at least {least}; got {n_folds}.")
     counts = np.bincount(y, minlength=len(classes))

@@ -1,4 +1,4 @@
-"""Drafts: what is written whole or not at all, and what a killed process left of it."""
+"""Atomic writing: a file or folder appears complete or not at all; leftovers of killed processes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ABANDONED_SECONDS = 86_400
 
 @contextmanager
 def draft_of(path: Path, *, suffix: str = "") -> Iterator[Path]:
-    """Yield an empty file beside ``path`` that takes its place if the block ends well.
+    """Yield an empty file beside ``path`` that replaces it if the block raises no error.
 
-    Without a suffix its name matches no pattern by which finished files are looked for.
+    Without a suffix, its name does not match the patterns that finished files are searched by.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=suffix)
     os.close(handle)
@@ -31,7 +31,7 @@ def draft_of(path: Path, *, suffix: str = "") -> Iterator[Path]:
 
 
 def remove_if_abandoned(folder: Path) -> None:
-    """Delete a draft that nobody has touched for a day; a younger one may be another process's work."""
+    """Delete a draft that was not modified for a day; another process may still write a younger one."""
     try:
         abandoned = time.time() - folder.stat().st_mtime > _ABANDONED_SECONDS
     except FileNotFoundError:

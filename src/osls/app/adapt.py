@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from osls.app.output import AdaptAnswer
     from osls.pulse import PULSE
 
-__all__ = ["adapt", "run_adapt"]
-
 _DEFAULTS = AdaptOptions()
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from osls.base import OpenSetAdapter
     from osls.inference.diagnostics import Diagnostics
 
-__all__ = ["MIX_FORMAT", "Answer", "mix_schema"]
-
 MIX_FORMAT = "urn:osls:mix:1"
 
 

@@ -27,7 +27,10 @@ app = typer.Typer(
     help="Adapt a classifier when the class mix changes and something new appears.",
     no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_show_locals=False,
+    pretty_exceptions_enable=False,
+    # Plain help: rich would take longer to import than the help takes to print, and would read the users'
+    # own words as markup.
+    rich_markup_mode=None,
 )
 
 _ADAPT = AdaptOptions()

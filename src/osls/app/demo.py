@@ -28,8 +28,6 @@ from osls.datasets import OSLSProblem, simulate_osls
 from osls.metrics import accuracy
 from osls.pulse import PULSE
 
-__all__ = ["run_demo"]
-
 
 def run_demo(out: Path, seed: int) -> None:
     """Fit, print the answers beside the truth, and write the report."""

@@ -28,8 +28,6 @@ from osls.app.tables.problem import Problem
 from osls.app.tables.table_encoder import TableEncoder
 from osls.pulse import PULSE
 
-__all__ = ["Fit", "fit_problem", "fit_quietly", "make_adapter"]
-
 _Encoder = TableEncoder | PictureEncoder
 
 

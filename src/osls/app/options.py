@@ -12,18 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 if TYPE_CHECKING:
     from osls.pulse import PULSE
 
-__all__ = [
-    "ALL_CORES",
-    "MIN_ROWS",
-    "AdaptOptions",
-    "Against",
-    "ImageMode",
-    "Method",
-    "MonitorOptions",
-    "TextMode",
-    "as_names",
-]
-
 Method = Literal["pulse", "pulse-paper"]
 TextMode = Literal["auto", "tfidf", "minilm"]
 ImageMode = Literal["auto", "efficientnet", "scratch"]

@@ -16,8 +16,6 @@ from osls.app.report.adaptation import render_report
 from osls.app.report.wording import headline
 from osls.persist import save
 
-__all__ = ["AdaptAnswer", "write_folder"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptAnswer(Answer):

@@ -27,8 +27,6 @@ from osls.app.tables.table_encoder import TableEncoder
 from osls.persist import load
 from osls.pulse import PULSE
 
-__all__ = ["Adapted", "load_adapted", "open_for", "run_predict", "tabulate", "write_predictions"]
-
 _SUFFIXES = (".parquet", ".csv")
 
 

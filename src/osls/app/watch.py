@@ -26,8 +26,6 @@ from osls.app.report.timeline import alarm_words, render_timeline
 from osls.app.report.wording import percent, percent_range, shown
 from osls.monitor import BatchReport, Monitor
 
-__all__ = ["history_csv", "run_monitor"]
-
 # A file in a watched folder is read once it has kept its size and time for two looks, or is this old.
 _SETTLED_SECONDS = 10.0
 

@@ -29,7 +29,9 @@ def newsgroup_texts(remove: tuple[str, ...] = (), *, download: bool = False) -> 
         )
     # scikit-learn knows the official file and its SHA-256.
     home = folders[0] if folders else cache_folder() / "data"
-    return fetch_20newsgroups(subset="all", remove=remove, data_home=str(home), download_if_missing=not folders)
+    return fetch_20newsgroups(
+        subset="all", remove=remove, data_home=str(home), download_if_missing=not folders
+    )
 
 
 def load_newsgroups(remove: tuple[str, ...] = (), *, download: bool = False) -> Labelled:

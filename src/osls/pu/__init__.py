@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from osls.pu.losses import cvir_with_penalty, nnpu, pvu, upu
     from osls.pu.selection import pu_auc, unbiased_risk
 
-# The loss `cvir` stays in osls.pu.losses: here that name is the module with the algorithm.
+# The loss `cvir` is not exported: osls.pu.cvir is the module with the algorithm.
 _HOME = {
     "PUClassifier": "classifier",
     "cvir_with_penalty": "losses",

@@ -30,7 +30,7 @@ from osls.training.sampling import assign_folds
 def check_positive_unlabeled(estimator: Any, X: Any, y: Any, n_folds: int) -> tuple[AnyArray, AnyArray]:
     """Return validated positive and unlabelled rows from either form of ``fit``'s arguments.
 
-    ``y`` is labels if it has one dimension, or a single column where X has more; otherwise it is the
+    ``y`` holds labels if it has one dimension, or one column while X has several. Otherwise ``y`` holds the
     unlabelled rows.
     """
     if y is None:
@@ -47,7 +47,7 @@ def check_positive_unlabeled(estimator: Any, X: Any, y: Any, n_folds: int) -> tu
         raise ValueError(f"n_folds must be at least 2; got {n_folds}.")
     if min(n, m) < n_folds:
         raise ValueError(
-            f"n_folds={n_folds} needs as many positive and unlabelled rows, at least; got {n} and {m}. "
+            f"n_folds={n_folds} needs at least {n_folds} positive and {n_folds} unlabelled rows; got {n} and {m}. "
             "Lower n_folds or add rows."
         )
     return positive, unlabeled
@@ -67,11 +67,11 @@ def _split(estimator: Any, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
     values = np.unique(y)
     if not np.isin(values, [0, 1]).all():
         shown = ", ".join(repr(value) for value in values[:5].tolist())
-        # scikit-learn's wording for the commonest mistake.
+        # The wording that scikit-learn's estimator checks expect.
         many = "Only binary classification is supported. " if len(values) > 2 else ""
         raise ValueError(
             f"{many}y must be 1 for positive rows and 0 for unlabelled ones; got {shown}. "
-            "Unlabelled rows may also be passed in its place, fit(X_positive, X_unlabeled)."
+            "You can also pass the unlabelled rows in place of y: fit(X_positive, X_unlabeled)."
         )
     if len(values) < 2:
         missing = "0 (unlabelled)" if values[0] == 1 else "1 (positive)"
@@ -104,7 +104,7 @@ def correct_domain_score(domain_score: ArrayLike, alpha: float, ratio: float = 1
     .. math:: P(y = 1 \mid x) = \alpha\, p_p(x) / p_u(x) = \min\Big\{1,\;
         \alpha\, \frac{m}{n}\, \frac{f(x)}{1 - f(x)}\Big\}
 
-    The ratio of densities cannot exceed 1 / alpha, but an estimate of it can: that is cut off.
+    The true ratio of densities is at most 1 / alpha; an estimate that exceeds it is clipped.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def correct_domain_score(domain_score: ArrayLike, alpha: float, ratio: float = 1
     array([0. , 0.5, 1. , 1. ])
     """
     f = np.asarray(domain_score, dtype=np.float64)
-    # a f / (1 - f) >= 1 exactly where a f >= 1 - f: no division by zero at f = 1.
+    # a f / (1 - f) >= 1 if and only if a f >= 1 - f, which needs no division by zero at f = 1.
     scaled, rest = alpha * ratio * f, 1 - f
     certain = scaled >= rest
     return np.where(certain, 1.0, scaled / np.where(certain, 1.0, rest))
@@ -140,7 +140,7 @@ def correct_domain_score(domain_score: ArrayLike, alpha: float, ratio: float = 1
 @saveable
 @dataclass(frozen=True)
 class CorrectedDiscriminator:
-    """A domain discriminator, whose last column is f, that answers (negative, positive)."""
+    """Turns a domain discriminator, whose last column is f, into probabilities of (negative, positive)."""
 
     predictor: Predictor
     alpha: float
@@ -152,10 +152,10 @@ class CorrectedDiscriminator:
 
 @saveable
 class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Classify positive against negative, having seen positives and an unlabelled mixture of both.
+    r"""Classify positive against negative after training on positives and an unlabelled mixture of both.
 
-    Every row is judged by models that never saw it: out-of-fold scores of positive against unlabelled give
-    the share of positives, alpha, and the objective then learns the classifier with alpha held.
+    Scores are out-of-fold: a model of positive against unlabelled gives the share of positives, alpha, and
+    the objective then learns the classifier with alpha fixed.
 
     Parameters
     ----------
@@ -168,22 +168,22 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     mixture : mixture estimator, optional
         How alpha is estimated; default :class:`osls.mixture.BBE`.
     prevalence : float, optional
-        alpha, strictly between 0 and 1, if it is known; then it is not estimated. (With 0 the unlabelled rows
-        are the negatives of an ordinary task; with 1 there are none to learn from.)
+        alpha, strictly between 0 and 1, if it is known; then it is not estimated. (With 0 all unlabelled rows
+        are negatives, an ordinary binary task; with 1 there are no negatives to learn from.)
     n_folds : int, default=5
         Folds of the cross-fitting.
     rounds : int, default=3
-        Refits of "cvir" at most.
+        Largest number of refits of "cvir".
     penalty : float, default=1.0
         Weight of the extra loss on the positives of "cvir-penalty".
     max_steps : int, optional
         Optimiser steps of each network training; by default about thirty epochs and at least 1,000.
     device : str, default="auto"
-        "cpu", "cuda", "mps" or the best there is.
+        "cpu", "cuda", "mps", or "auto" for the best available.
     n_jobs : int, optional
         Threads for trees.
     random_state : int, RandomState instance or None
-        Seed of everything random.
+        Seed for all random steps.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     alpha_ : float
         Share of positives among the unlabelled rows, estimated or given.
     unlabeled_proba_ : array of shape (m, 2)
-        Out-of-fold answers for the unlabelled rows, in their order; better than ``predict_proba`` of them.
+        Out-of-fold probabilities of the unlabelled rows, in their order. Prefer them to ``predict_proba``.
     history_ : list of dict
         What each step of the fit did.
 
@@ -297,14 +297,14 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             max_steps=steps,
             device=device,
             complaint=f"objective={self.objective!r} is minimised by gradient descent and discriminator="
-            f"{spec!r} is no network; pass 'mlp', 'convnet' or a function that makes one, "
+            f"{spec!r} is not a network; pass 'mlp', 'convnet' or a function that makes one, "
             "or choose objective='cvir' or 'elkan-noto'.",
         )
 
     def _learn(self, learner: Learner, problem: PUProblem, rng: np.random.Generator) -> Discriminator:
         n, m = problem.n_source, problem.n_target
         if self.prevalence is not None and self.objective in NETWORK_OBJECTIVES:
-            # Nothing here needs domain scores.
+            # alpha is given and the objective trains on its own: no domain scores are needed.
             self.alpha_ = float(self.prevalence)
             return self._descend(learner, problem, rng)
         domain = self._discriminate_domains(learner, problem, rng)
@@ -313,7 +313,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return Discriminator(np.ones(m), Constant((0.0, 1.0)), 0.0)
         if self.objective in NETWORK_OBJECTIVES:
             return self._descend(learner, problem, rng)
-        # With a share of zero the positives would have no weight, and nothing could be called positive.
+        # With alpha = 0 the positives would have no weight, and no row could be predicted positive.
         alpha, scores = max(self.alpha_, 1 / m), domain.scores[n:, 1]
         if self.objective == "elkan-noto":
             corrected = CorrectedDiscriminator(domain.predictor, alpha)
@@ -360,7 +360,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities of negative and positive, the share of positives being ``alpha_``."""
+        """Probabilities of (negative, positive) for rows with a share ``alpha_`` of positives."""
         check_is_fitted(self)
         return self._predictor.predict_proba(check_rows(self, X, reset=False))
 

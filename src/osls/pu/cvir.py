@@ -1,9 +1,9 @@
-"""Conditional value ignoring risk (Algorithm 3): train on positives and on what is surely not positive.
+"""Conditional value ignoring risk (Algorithm 3): train on positives and on rows that look least positive.
 
-Two ways to run it. :func:`alternate` is the paper's: one network, warm-started by domain discrimination,
-whose own losses on its own training rows decide what is kept, epoch by epoch. It can also go on from the
-source classifier's network, which then learns one more class. :func:`refit` trains afresh in a few rounds,
-ranks each row by models that never saw it, and holds the novel share fixed; it works with any learner and
+There are two versions. :func:`alternate` is the paper's: one network, warm-started by domain discrimination,
+whose losses on its own training rows decide which rows are kept, epoch by epoch. It can also start from the
+source classifier's network, which then learns one more class. :func:`refit` trains new models in a few rounds,
+ranks the rows by out-of-fold scores, and keeps the novel share fixed; it works with any learner, and
 neither memorises the target nor drifts.
 """
 
@@ -51,9 +51,9 @@ class PUProblem:
 class Discriminator:
     """A known-versus-novel classifier: P(known) of the target rows, and a predictor (novel, known).
 
-    One that goes on from the source classifier answers with the known classes and then the novel one:
-    ``by_class`` are these answers for the target rows. ``held_out_scores`` are P(known) of held-out source
-    rows, if any were held out.
+    One that started from the source classifier predicts the known classes and then the novel one:
+    ``by_class`` holds these probabilities of the target rows. ``held_out_scores`` are P(known) of held-out
+    source rows, if any were held out.
     """
 
     target_scores: Floats
@@ -64,7 +64,7 @@ class Discriminator:
 
     @property
     def target_proba(self) -> Floats:
-        """What the predictor says of the target rows."""
+        """Probabilities of the target rows, in the predictor's format."""
         if self.by_class is not None:
             return self.by_class
         return np.column_stack([1 - self.target_scores, self.target_scores])
@@ -81,11 +81,11 @@ def refit(
     rng: np.random.Generator,
     history: History,
 ) -> Discriminator:
-    """CVIR by cross-fitted refits, with the novel share held.
+    """CVIR by cross-fitted refits, with the novel share fixed.
 
-    Each round keeps the rows that the previous out-of-fold scores put last, trains known against kept with
-    the target's proportions as class weights, and scores every row by models that did not see it. It stops
-    early when less than half a percent of the target changes sides.
+    Each round keeps the rows with the lowest out-of-fold scores, trains known against kept with the target's
+    proportions as class weights, and computes out-of-fold scores again. It stops early when less than half a
+    percent of the target rows enter or leave the kept set.
     """
     n, m = problem.n_source, problem.n_target
     domain = np.repeat([1, 0], [n, m])
@@ -118,60 +118,60 @@ def alternate(
     tolerance: float = 1e-3,
     patience: int = 5,
 ) -> Discriminator:
-    """Algorithm 3 to the letter: warm start, then alternate BBE on held-out rows and CVIR epochs.
+    """Algorithm 3 as printed: warm start, then alternate BBE on held-out rows and CVIR epochs.
 
     ``on_epoch`` is called after each epoch with P(known) of the target rows and the novel share. With a
-    ``source_network`` the discriminator starts from its weights and keeps its classes: it tells each of them,
-    and not only their union, from what is kept as novel. What it knows already it need not learn again, and
-    having to tell the classes apart keeps it from learning the source rows by heart.
+    ``source_network`` the discriminator starts from its weights and keeps its classes: it separates each of
+    them, not only their union, from the rows kept as novel. This saves training, and learning the classes as
+    well keeps the network from memorising the source rows.
     """
     with seeded(int(rng.integers(2**31))) as generator:
-        game = _Alternation(learner, problem, held_out, mixture, generator, on_epoch, source_network)
-        warm = _warm_start(game, history)
-        return _alternate_from(game, warm, history, tolerance, patience)
+        training = _Alternation(learner, problem, held_out, mixture, generator, on_epoch, source_network)
+        warm = _warm_start(training, history)
+        return _alternate_from(training, warm, history, tolerance, patience)
 
 
-def _warm_start(game: _Alternation, history: History) -> _Validated:
+def _warm_start(training: _Alternation, history: History) -> _Validated:
     """Lines 3-8. Train longer than needed, then go back to the epoch of least unbiased validation risk."""
-    # A network that tells the classes apart has less to learn before it can rank the target.
-    warm_share = 1 / 4 if game.keeps_classes else 1 / 2
-    warm_epochs = max(1, int(warm_share * game.schedule.steps / game.epoch))
+    # A network that already separates the known classes needs less training to rank the target.
+    warm_share = 1 / 4 if training.keeps_classes else 1 / 2
+    warm_epochs = max(1, int(warm_share * training.schedule.steps / training.epoch_steps))
     risks, alphas, snapshots = [], [], {}
     for i in range(warm_epochs):
-        game.train_epoch(game.target_train)
-        now = game.validate()
-        risks.append((game.risk_of(now, 0.0), game.risk_of(now, 1.0)))
+        training.train_epoch(training.target_train)
+        now = training.validate()
+        risks.append((training.risk_of(now, 0.0), training.risk_of(now, 1.0)))
         alphas.append(now.alpha)
-        snapshots[i] = (_copy_state(game.network), now)
+        snapshots[i] = (_copy_state(training.network), now)
         snapshots = {j: snapshots[j] for j in _possible_best(risks)}
     best = _least_risk(risks, float(np.median(alphas)), snapshots)
     state, now = snapshots[best]
-    game.network.load_state_dict(state)
+    training.network.load_state_dict(state)
     history.append({"step": "warm start", "epochs": warm_epochs, "chosen": best + 1})
     return now
 
 
 def _alternate_from(
-    game: _Alternation, now: _Validated, history: History, tolerance: float, patience: int
+    training: _Alternation, now: _Validated, history: History, tolerance: float, patience: int
 ) -> Discriminator:
     """Lines 9-16. Keep the lowest-loss 1 - alpha of the training target, train an epoch, estimate again."""
-    n, target_train = game.n, game.target_train
-    least = max(1, len(target_train) // 100)
+    n, target_train = training.n, training.target_train
+    least, last_start = max(1, len(target_train) // 100), training.schedule.steps - training.epoch_steps
     previous, calm = np.inf, 0
-    while game.trainer.steps_done + game.epoch <= game.schedule.steps and calm < patience:
+    while training.trainer.steps_done <= last_start and calm < patience:
         kept = target_train[keep_as_novel(now.target[target_train - n], 1 - now.alpha, least=least)]
-        loss = game.train_epoch(kept)
-        now = game.validate()
+        loss = training.train_epoch(kept)
+        now = training.validate()
         error = float(np.mean(now.source < 0) + np.mean(now.target[kept - n] >= 0))
         history.append({"step": "cvir", "alpha": now.alpha, "kept": len(kept), "loss": loss, "error": error})
         calm = calm + 1 if abs(previous - error) < tolerance else 0
         previous = error
-    by_class = np.asarray(softmax(now.outputs, axis=1)) if game.keeps_classes else None
-    return Discriminator(expit(now.target), game.predictor, 1 - now.alpha, expit(now.source), by_class)
+    by_class = np.asarray(softmax(now.outputs, axis=1)) if training.keeps_classes else None
+    return Discriminator(expit(now.target), training.predictor, 1 - now.alpha, expit(now.source), by_class)
 
 
 class _Alternation:
-    """The network of Algorithm 3 with its rows: train it for an epoch, look at the held-out rows."""
+    """The network of Algorithm 3 and its rows: trains for one epoch, then validates on held-out rows."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class _Alternation:
             continue_from(source_network, self.network)
         self.predictor = learner.predictor(self.network, 1)
         self.trainer = Trainer(self.network, self.schedule)
-        # The held-out source is re-sampled too (step 4): as weights, which is the same without the noise.
+        # The held-out source is resampled too (step 4): by importance weights, which add no sampling noise.
         source_out = np.flatnonzero(held_out[:n])
         self._validation_weight = problem.source_weight[source_out]
         self._source_out = learner.rows[torch.from_numpy(source_out).to(learner.device)]
@@ -203,26 +203,26 @@ class _Alternation:
         self._labels = torch.from_numpy(np.append(problem.y_source, np.full(m, k))).to(learner.device)
         weight = np.append(np.where(held_out[:n], 0.0, problem.source_weight), np.zeros(m))
         self._source_sampler = EpochSampler(weight, generator)
-        epoch = max(1, max(len(self._source_sampler), len(self.target_train)) // self.schedule.batch_size)
-        # However few the steps: an epoch to warm up, and one to learn what is novel.
-        self.epoch = min(epoch, max(1, self.schedule.steps // 2))
+        steps = max(1, max(len(self._source_sampler), len(self.target_train)) // self.schedule.batch_size)
+        # At most half of all steps, so that one epoch of warm start and one of CVIR always fit.
+        self.epoch_steps = min(steps, max(1, self.schedule.steps // 2))
 
     def train_epoch(self, negatives: Ints) -> float:
         """Train the source rows against these rows of the pool; return the mean loss."""
-        everyone = np.arange(len(self.learner.rows))
-        sampler = EpochSampler(np.isin(everyone, negatives).astype(float), self._generator)
+        all_rows = np.arange(len(self.learner.rows))
+        sampler = EpochSampler(np.isin(all_rows, negatives).astype(float), self._generator)
         size = self.schedule.batch_size
-        self.learner.advance(self.epoch / self.schedule.steps)
+        self.learner.advance(self.epoch_steps / self.schedule.steps)
 
         def loss_of_next_batch() -> Tensor:
-            # One pass for both sides: batch normalisation by side would hide what sets them apart.
+            # One forward pass for both sides: separate batch statistics would hide their difference.
             rows = torch.cat([self._source_sampler.next(size), sampler.next(size)]).to(self.learner.device)
             out: Tensor = self.network(self.learner.rows[rows].unsqueeze(0))[0]
             if self.keeps_classes:
                 return cross_entropy(out, self._labels[rows])
             return losses.pvu(out[:size, 0], out[size:, 0])
 
-        return self.trainer.run(loss_of_next_batch, self.epoch)
+        return self.trainer.run(loss_of_next_batch, self.epoch_steps)
 
     def validate(self) -> _Validated:
         """Score the held-out source and the target, and estimate the share of known rows."""
@@ -266,7 +266,7 @@ def _copy_state(network: torch.nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in network.state_dict().items()}
 
 
-# Unbiased risks of an epoch's logits for alpha = 0 and 1; in between they are on a straight line.
+# Unbiased risks of an epoch's logits for alpha = 0 and alpha = 1; the risk is linear in alpha.
 _Risks = tuple[float, float]
 
 
@@ -275,6 +275,6 @@ def _least_risk(risks: Sequence[_Risks], alpha: float, among: Iterable[int]) -> 
 
 
 def _possible_best(risks: Sequence[_Risks]) -> set[int]:
-    """Return the epochs that have the least risk for some alpha; no other's weights need be remembered."""
-    everyone = range(len(risks))
-    return {_least_risk(risks, alpha, everyone) for alpha in np.linspace(0, 1, 101)}
+    """Return the epochs of least risk for some alpha; only their weights need to be kept."""
+    epochs = range(len(risks))
+    return {_least_risk(risks, alpha, epochs) for alpha in np.linspace(0, 1, 101)}

@@ -2,7 +2,7 @@ r"""Objectives of learning from positives and unlabelled examples, as pure funct
 
 A logit is positive for "looks like the positive (known) class". With l(z, +1) = s(-z) and l(z, -1) = s(z),
 s(z) = log(1 + e^z) is the logistic surrogate, the paper's, and s(z) = 1 / (1 + e^-z) the sigmoid one. Every
-objective averages over the last axis, so a stack of networks, (members, batch), gives one loss a member.
+objective averages over the last axis, so a stack of networks, (members, batch), gives one loss per member.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def upu(positive: Tensor, unlabeled: Tensor, alpha: float, surrogate: Surrogate 
 
     .. math:: \alpha E_p[\ell(z, +1)] + E_u[\ell(z, -1)] - \alpha E_p[\ell(z, -1)]
 
-    With the logistic surrogate it has no lower bound: a model that can tell the training positives from
-    the unlabelled rows lowers it for ever. The sigmoid surrogate is bounded, but its minimiser is no
-    probability.
+    With the logistic surrogate it has no lower bound: a model that separates the training positives from
+    the unlabelled rows can lower it without limit. The sigmoid surrogate is bounded, but its minimiser is
+    not a probability.
 
     References
     ----------
@@ -57,7 +57,7 @@ def upu(positive: Tensor, unlabeled: Tensor, alpha: float, surrogate: Surrogate 
 
 
 def nnpu(positive: Tensor, unlabeled: Tensor, alpha: float, surrogate: Surrogate = "logistic") -> Tensor:
-    r"""Non-negative PU risk: the estimate of the negatives' loss stops at zero.
+    r"""Non-negative PU risk: the estimate of the negatives' loss is clipped at zero.
 
     .. math:: \alpha E_p[\ell(z, +1)] + \max\{E_u[\ell(z, -1)] - \alpha E_p[\ell(z, -1)],\, 0\}
 
@@ -99,8 +99,8 @@ def cvir_with_penalty(positive: Tensor, kept: Tensor, alpha: float, penalty: flo
     .. math:: L_{CVIR} + \lambda E_p[\ell(z, +1)]
 
     On general separable data CVIR can get stuck where the positives that it kept by mistake have logits of
-    zero: as labelled positives they pull up, as kept ones down. With a large enough penalty the labelled
-    side wins, and the next keep rule lets them go.
+    zero: the loss on labelled positives raises these logits, the loss on kept rows lowers them. With a large
+    enough penalty they rise, and the next keep rule drops them.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def cvir_with_penalty(positive: Tensor, kept: Tensor, alpha: float, penalty: flo
 def keep_lowest(unlabeled: Tensor, share: float) -> Tensor:
     """Return the lowest ``share`` of the logits along the last axis, at least one: CVIR's keep rule.
 
-    Ranking by the loss of calling a row negative is ranking by its logit.
+    Ranking by the loss of calling a row negative is the same as ranking by its logit.
     """
     count = min(max(1, round(share * unlabeled.shape[-1])), unlabeled.shape[-1])
     return unlabeled.topk(count, dim=-1, largest=False).values

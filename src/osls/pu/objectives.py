@@ -22,7 +22,7 @@ from osls.training.learners import NetworkLearner
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Trainer, seeded
 
-# (logits of positives, logits of unlabelled, alpha) -> one loss a member.
+# (logits of positives, logits of unlabelled, alpha) -> one loss per member.
 Loss = Callable[[Tensor, Tensor, float], Tensor]
 NETWORK_OBJECTIVES = ("pvu", "upu", "nnpu", "cvir-penalty")
 
@@ -61,11 +61,11 @@ def train_objective(
     history: History,
     penalty: float = 1.0,
 ) -> Discriminator:
-    """Train a stack of networks on a PU loss, one network a fold, and score every row out of fold.
+    """Train a stack of networks on a PU loss, one network per fold, and score every row out of fold.
 
-    Of ten snapshots the one with the least unbiased error rate on the rows held out from each network is
-    returned: these objectives over-fit late in training. CVIR ranks the rows by what it has learnt so far,
-    so, as in Algorithm 3, "cvir-penalty" begins with domain discrimination, for a quarter of the steps.
+    Of ten snapshots, return the one with the least unbiased error rate on the rows held out from each network:
+    these objectives overfit late in training. CVIR ranks the rows by the current network, so "cvir-penalty"
+    first trains domain discrimination for a quarter of the steps, as in Algorithm 3.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def train_objective(
     rng : numpy Generator
         Source of folds and seeds.
     history : list
-        Gets one record a snapshot.
+        One record per snapshot is appended to it.
     penalty : float, default=1.0
         Weight of the extra loss of "cvir-penalty".
 
@@ -107,14 +107,14 @@ def train_objective(
         warm = steps // 4 if name == "cvir-penalty" else 0
 
         def loss_of_next_batch() -> Tensor:
-            # One pass for both sides: batch normalisation by side would hide what sets them apart.
+            # One forward pass for both sides: separate batch statistics would hide their difference.
             logits = networks(learner.rows[next_batch().to(learner.device)])[:, :, 0]
             half = logits.shape[1] // 2
             now = loss if trainer.steps_done >= warm else find_objective("pvu")
-            # The members share no parameter: the sum of their losses trains each on its own.
+            # The members share no parameters, so the sum of their losses trains each independently.
             return now(logits[:, :half], logits[:, half:], alpha).sum()
 
-        # As even as the steps allow; a budget below ten steps has fewer snapshots.
+        # Evenly spaced, as far as the number of steps allows; fewer than ten steps give fewer snapshots.
         stops = np.unique(np.linspace(warm, steps, _SNAPSHOTS + 1).astype(int))[1:].tolist()
         trainer.run(loss_of_next_batch, warm)
         for mean_loss, stop in zip(trainer.epochs(loss_of_next_batch, stops), stops, strict=True):
@@ -128,7 +128,7 @@ def train_objective(
 
 
 class _Best:
-    """The snapshot of least risk; of equals the latest, which is sure of more."""
+    """The snapshot of least risk; in a tie the latest, whose predictions are more confident."""
 
     def __init__(self, networks: nn.Module):
         self._networks = networks
@@ -143,7 +143,10 @@ class _Best:
 
 
 def _batches(problem: PUProblem, fold: Ints, size: int, generator: torch.Generator) -> Callable[[], Tensor]:
-    """Return a source of row numbers, (members, 2 size): a batch of each side, none from a member's fold."""
+    """Return a function that draws row numbers, (members, 2 size): positives, then unlabelled rows.
+
+    No member gets rows of its own held-out fold.
+    """
     positive = np.append(problem.source_weight, np.zeros(problem.n_target))
     unlabeled = np.append(np.zeros(problem.n_source), np.ones(problem.n_target))
     samplers = [

@@ -1,7 +1,7 @@
-r"""How good is a PU classifier? Estimates that need no negative example, for choosing epochs and settings.
+r"""Evaluate a PU classifier without negative examples, to choose epochs and hyperparameters.
 
-Both use p_u = alpha p_p + (1 - alpha) p_n: what is measured on unlabelled rows, minus the positives' part.
-Measure on rows that the model was not trained on; on its own training rows it flatters itself.
+Both estimates use p_u = alpha p_p + (1 - alpha) p_n: the value on unlabelled rows, minus the positives' part.
+Use rows that the model was not trained on; on its training rows the estimates are too optimistic.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def unbiased_risk(
     alpha : float
         Share of positives among the unlabelled rows.
     loss : {"zero-one", "logistic"}, default="zero-one"
-        The zero-one risk is the error rate. The logistic one also sees how sure a model is, and varies more.
+        The zero-one risk is the error rate. The logistic risk also depends on the confidence, and varies more.
     positive_weight : array-like of shape (n,), optional
         Importance weights of the positive rows (any scale).
 
@@ -57,7 +57,7 @@ def unbiased_risk(
     unlabeled = check_scores(unlabeled_logits, "unlabeled_logits")
     _check_alpha(alpha, upper=1.0)
     weight = None if positive_weight is None else np.asarray(positive_weight, dtype=np.float64)
-    # difference is l(z, +1) - l(z, -1), which is all that the positives contribute.
+    # ``difference`` is l(z, +1) - l(z, -1): the positives enter the risk only through it.
     if loss == "zero-one":
         as_negative, difference = unlabeled > 0, np.where(positive > 0, -1.0, 1.0)
     elif loss == "logistic":
@@ -70,8 +70,8 @@ def unbiased_risk(
 def pu_auc(positive_scores: ArrayLike, unlabeled_scores: ArrayLike, alpha: float) -> float:
     r"""Estimate the area under the ROC curve of positives against negatives.
 
-    A positive beats an unlabelled row with probability AUC_pu = alpha / 2 + (1 - alpha) AUC_pn, ties counting
-    one half, because among the unlabelled positives it wins every other time. Hence
+    A positive scores above an unlabelled row with probability AUC_pu = alpha / 2 + (1 - alpha) AUC_pn (ties
+    count one half), because it scores above half of the unlabelled positives. Hence
 
     .. math:: AUC_{pn} = (AUC_{pu} - \alpha / 2) / (1 - \alpha) .
 
@@ -87,7 +87,7 @@ def pu_auc(positive_scores: ArrayLike, unlabeled_scores: ArrayLike, alpha: float
     Returns
     -------
     float
-        Not cut to [0, 1], so that good models can still be told apart: noise, or an alpha that is too
+        Not clipped to [0, 1], so that good models can still be compared: noise, or an alpha that is too
         large, can push it above 1.
 
     References

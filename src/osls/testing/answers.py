@@ -209,7 +209,10 @@ def kinds_of_tables_agree(subject: Subject) -> None:
         tolerance = 0.0 if subject.inherits else 1e-3
         close(model.target_proba_, subject.fitted.target_proba_, f"target_proba_ from {kind}", tolerance)
         predicted = np.asarray(model.predict(convert(subject.problem.X_test)))
-        demand(predicted.shape == subject.problem.y_test.shape, f"predict from {kind} has shape {predicted.shape}.")
+        demand(
+            predicted.shape == subject.problem.y_test.shape,
+            f"predict from {kind} has shape {predicted.shape}.",
+        )
 
 
 def sparse_rows_agree_or_are_refused(subject: Subject) -> None:

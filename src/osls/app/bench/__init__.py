@@ -14,7 +14,7 @@ from osls._core.extras import require
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Compare methods on random draws.", add_completion=False)
+app = typer.Typer(help="Compare methods on random draws.", add_completion=False, rich_markup_mode=None)
 
 _Jobs = Annotated[int, typer.Option(min=0, help="Processes; 0 for one a core.")]
 _Results = Annotated[

@@ -23,8 +23,6 @@ from osls.app.bench.table import format_table, terminal_tables
 from osls.app.report.page import write_atomically
 from osls.datasets import DATASETS
 
-__all__ = ["list_everything", "run_file", "run_quick", "text_table", "write_page"]
-
 
 def run_quick(
     data: Sequence[str],

@@ -14,8 +14,6 @@ from pydantic_core import PydanticCustomError
 
 from osls._core.names import unknown
 
-__all__ = ["Strict", "config_key", "explain", "read_yaml"]
-
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """The safe loader, with an error for a key that comes twice in one mapping."""

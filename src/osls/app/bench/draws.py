@@ -21,8 +21,6 @@ from osls.datasets import OSLSProblem, load_dataset, simulate_osls
 from osls.datasets.loading import data_folders
 from osls.datasets.newsgroups import newsgroup_texts
 
-__all__ = ["TEXTS", "draw_problem", "network_plan", "number_words", "read_vectors", "texts_of"]
-
 _SIMULATED = ("source_fraction", "source_marginal", "target_marginal", "test_size")
 
 # Data sets that are texts, and what is stripped from them.

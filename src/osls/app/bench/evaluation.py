@@ -16,24 +16,6 @@ from scipy.stats import friedmanchisquare, studentized_range
 from osls._core.arrays import Floats
 from osls.app.bench.store import Row
 
-__all__ = [
-    "METRICS",
-    "TRAINING_GRID",
-    "Aggregate",
-    "Group",
-    "Line",
-    "Ranks",
-    "Stat",
-    "aggregate",
-    "common_methods",
-    "comparable",
-    "mean_ranks",
-    "paper_figures",
-    "summarise",
-    "training_curves",
-    "win_rates",
-]
-
 # Methods count epochs differently, so curves are drawn over the completed share of the training.
 TRAINING_GRID = np.linspace(0, 1, 41)
 # With fewer problems no difference of mean ranks could be significant.

@@ -32,8 +32,6 @@ from osls.baselines import best_threshold
 from osls.datasets import OSLSProblem
 from osls.metrics import accuracy, mix_error
 
-__all__ = ["EpochAccuracy", "compact_history", "run_config"]
-
 _LIBRARIES = ("osls", "numpy", "scipy", "scikit-learn", "torch")
 # Networks are seeded through torch's random state, which the threads of a process share.
 _ONE_RUN = threading.Lock()

@@ -36,19 +36,6 @@ from osls.pulse import PULSE
 from osls.training.choose import choose_learner
 from osls.training.sampling import assign_folds
 
-__all__ = [
-    "METHODS",
-    "MIXTURES",
-    "MODEL_PARAMETERS",
-    "Answers",
-    "Method",
-    "check_parameters",
-    "find_method",
-    "make_mixture",
-    "parameter_names",
-    "run_method",
-]
-
 # Called after an epoch with its number and the target's probabilities.
 Follow = Callable[[int, Floats], None]
 

@@ -20,22 +20,11 @@ from osls._core.writing import draft_of
 from osls.app.bench.config import Strict
 from osls.datasets.loading import cache_folder
 from osls.training.contrastive import pretrain
-from osls.training.nets.deep_resnet import ResNetFeatures, load_weights
 from osls.training.nets.fast_convnet import FastConvFeatures
 from osls.training.nets.features import MLPFeatures
-from osls.training.nets.resnet import ResNet9Features
+from osls.training.nets.resnet import ResNet9Features, ResNetFeatures, load_weights
 from osls.training.nets.text_cnn import TextCNNFeatures
 from osls.training.trainer import Schedule, as_tensor, seeded
-
-__all__ = [
-    "NETWORKS",
-    "PAPER_NETWORKS",
-    "NetworkPlan",
-    "NetworkSpec",
-    "PretrainSpec",
-    "ScheduleSpec",
-    "pretrained",
-]
 
 _FOR_IMAGES = ("fast-convnet", "resnet9", "resnet18", "resnet50")
 
@@ -132,7 +121,7 @@ class NetworkPlan:
     Called with (input_shape, n_outputs) it returns a network with a linear head, as
     ``PULSE(discriminator=...)`` wants it; with (input_shape) alone the body with ``out_features``, as
     ``BackpropODA(network=...)`` does. :func:`osls.training.trainer.schedule_for` finds :meth:`schedule` and
-    :func:`osls.training.encoding.encoder_for` finds ``verbatim``.
+    :func:`osls.training.predictors.encoder_for` finds ``verbatim``.
     """
 
     spec: NetworkSpec

@@ -40,8 +40,6 @@ from osls.app.report.charts import (
 )
 from osls.app.report.page import Card, render_page
 
-__all__ = ["bench_page"]
-
 # The two that the paper's Figure 1 aggregates.
 _HEADLINE = ("acc_all", "mpe_novel")
 _ERROR_WORDS = {"acc_all": "Target error (1 - accuracy)", "mpe_novel": "Error of the novel share"}

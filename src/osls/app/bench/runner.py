@@ -25,8 +25,6 @@ from osls.app.bench.execute import run_config
 from osls.app.bench.store import Claim, Row, Store
 from osls.app.bench.study import Run, Study, runs_of
 
-__all__ = ["Progress", "Worker", "cluster_workers", "local_workers", "pending", "run_all", "run_study"]
-
 _HEARTBEAT = 5.0
 _NO_ROWS: Mapping[str, Row] = MappingProxyType({})
 

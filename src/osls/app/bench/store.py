@@ -32,8 +32,6 @@ import pyarrow.parquet as pq
 from osls._core.writing import draft_of
 from osls.app.report.page import write_atomically
 
-__all__ = ["COLUMNS", "STALE_AFTER", "Claim", "Results", "Row", "Store", "read_parquet", "read_results"]
-
 # Seconds after which an untouched claim of another machine is stale. Owners touch theirs every few seconds.
 STALE_AFTER = 120.0
 _CLOCK_SLACK = 5.0

@@ -17,18 +17,6 @@ from osls.app.bench.methods import MODEL_PARAMETERS, check_parameters, find_meth
 from osls.app.bench.network_plans import NETWORKS, PAPER_NETWORKS, NetworkSpec
 from osls.datasets import DATASETS
 
-__all__ = [
-    "TABLES",
-    "DataSpec",
-    "MethodSpec",
-    "Run",
-    "Setting",
-    "Study",
-    "load_study",
-    "parse_study",
-    "runs_of",
-]
-
 # The paper's tables, as the first column of paper.csv names them: Table 1 with the appendix's full results,
 # the ablations of novel share and PU method, pre-training, open set adaptation (section E.5), age prediction.
 TABLES = ("main", "novel-fraction", "pu", "pre-training", "osda", "age")

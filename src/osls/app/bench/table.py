@@ -14,8 +14,6 @@ from rich.table import Table
 from osls._core.names import unknown
 from osls.app.bench.evaluation import METRICS, Group, Line, Stat
 
-__all__ = ["DEFAULT_METRICS", "FORMATS", "choose_metrics", "format_table", "terminal_tables"]
-
 DEFAULT_METRICS = ("acc_all", "acc_seen", "acc_novel", "mpe_seen", "mpe_novel", "test_acc_all", "seconds")
 FORMATS = ("markdown", "latex", "csv")
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from osls._core.arrays import Ints
 
-__all__ = ["ROWS", "InputError", "Place", "did_you_mean", "shorten"]
-
 
 class InputError(ValueError):
     """Something is wrong with the data: the message names file, column or row and says what to do."""

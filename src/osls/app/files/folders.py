@@ -11,8 +11,6 @@ from osls.app.files.errors import InputError, shorten
 from osls.app.files.reader import BATCH_ROWS, CLASS_COLUMN, FILE_COLUMN, TEXT_COLUMN, TEXT_DTYPE, RowFile
 from osls.app.files.text_files import scan_text
 
-__all__ = ["IMAGE_SUFFIXES", "FolderRows"]
-
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _MAX_TEXT_BYTES = 16 << 20
 

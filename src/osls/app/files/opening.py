@@ -16,8 +16,6 @@ from osls.app.files.reader import MemoryRows, RowFile
 from osls.app.files.text_files import DelimitedRows, JsonRows
 from osls.app.files.typed_files import ArrowRows, ParquetRows, read_h5ad, read_npz
 
-__all__ = ["READERS", "as_rows", "open_rows", "read_table"]
-
 READERS: dict[str, Callable[[Path], RowFile]] = {
     ".csv": DelimitedRows,
     ".tsv": DelimitedRows,

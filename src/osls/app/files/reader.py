@@ -13,20 +13,6 @@ import pandas as pd
 from osls._core.arrays import Ints
 from osls.app.files.errors import InputError, Place, shorten
 
-__all__ = [
-    "BATCH_ROWS",
-    "CLASS_COLUMN",
-    "FILE_COLUMN",
-    "TEXT_COLUMN",
-    "TEXT_DTYPE",
-    "Kind",
-    "MemoryRows",
-    "RowFile",
-    "check_not_empty",
-    "rows_per_batch",
-    "split_frame",
-]
-
 Kind = Literal["table", "text", "images"]
 
 # What pandas makes of strings: a type of their own from version 3 on, objects before.

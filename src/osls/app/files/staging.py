@@ -13,8 +13,6 @@ from pathlib import Path
 from osls._core.writing import draft_of, remove_if_abandoned
 from osls.app.files.errors import InputError
 
-__all__ = ["check_destination", "check_writable", "staged_file", "staged_folder"]
-
 # A folder with this file in it was written by osls adapt, so --overwrite may replace it.
 _MARK = "mix.json"
 # How mkdtemp ends the name of a folder.

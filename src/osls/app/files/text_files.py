@@ -18,8 +18,6 @@ import pyarrow.csv as arrow_csv
 from osls.app.files.errors import InputError, shorten
 from osls.app.files.reader import BATCH_ROWS, TEXT_DTYPE, RowFile, split_frame
 
-__all__ = ["DelimitedRows", "JsonRows", "infer_types", "scan_text", "trim"]
-
 # -- Is it text? --------------------------------------------------------------------------------------
 
 _PIECE = 1 << 20

@@ -22,8 +22,6 @@ from osls._core.extras import require
 from osls.app.files.errors import InputError, shorten
 from osls.app.files.reader import BATCH_ROWS, MemoryRows, RowFile, check_not_empty
 
-__all__ = ["ArrowRows", "ParquetRows", "read_h5ad", "read_npz"]
-
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 # What zipfile and NumPy raise for an archive that is cut short or damaged.
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError)

@@ -31,8 +31,6 @@ from osls.app.report.wording import (
 )
 from osls.inference.diagnostics import Status
 
-__all__ = ["Truth", "describe_checks", "describe_verdict", "draw_curves", "render_report"]
-
 _MOST_NOVEL = {"table": 15, "text": 10, "images": 24}
 _TYPICAL = {"table": 4, "text": 3, "images": 6}
 _MAX_DRAWN = 16

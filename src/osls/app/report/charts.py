@@ -18,23 +18,6 @@ from markupsafe import Markup
 from osls._core.arrays import Floats
 from osls.app.report.wording import percent, percent_range, shown
 
-__all__ = [
-    "METHOD_COLOURS",
-    "Curve",
-    "DrawRow",
-    "ErrorBar",
-    "Mark",
-    "ShareRow",
-    "axis_end",
-    "count_chart",
-    "curve_chart",
-    "draw_chart",
-    "error_chart",
-    "novelty_histogram",
-    "rank_chart",
-    "share_chart",
-]
-
 METHOD_COLOURS = 12
 _ROW = 40
 _SHARE_ROW = 48

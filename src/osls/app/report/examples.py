@@ -18,8 +18,6 @@ from osls.app.answer import Answer
 from osls.app.report.traits import data_columns, id_columns, text_column, without_header
 from osls.app.report.wording import number, percent, shown
 
-__all__ = ["Example", "TableValue", "example_columns", "examples", "most_novel", "thumbnail_uri"]
-
 _EXCERPT = 260
 _LONGEST_TEXT = 1500
 _MAX_COLUMNS = 8

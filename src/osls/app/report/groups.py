@@ -18,8 +18,6 @@ from osls.app.answer import Answer
 from osls.app.report.traits import Trait, traits_of
 from osls.app.report.wording import shown
 
-__all__ = ["Clustering", "Group", "cluster", "find_groups", "novel_rows"]
-
 MAX_GROUPS = 8
 # Below this a split could not be checked on halves.
 _SMALLEST_TO_SPLIT = 30

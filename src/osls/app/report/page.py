@@ -17,8 +17,6 @@ from osls import __version__
 from osls._core.writing import draft_of
 from osls.app.report.wording import percent
 
-__all__ = ["Card", "render_page", "write_atomically"]
-
 
 @dataclass(frozen=True)
 class Card:

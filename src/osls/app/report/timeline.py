@@ -13,8 +13,6 @@ from osls.app.report.page import Card, render_page
 from osls.app.report.wording import percent, percent_range, shown
 from osls.monitor import RECENT, Alarm, Monitor
 
-__all__ = ["alarm_words", "render_timeline", "timeline_sentence"]
-
 _SECTIONS = (
     ("answer", "Now"),
     ("novel", "Novel share"),

@@ -19,16 +19,6 @@ from osls.app.report.wording import number, percent, shown
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Trait",
-    "data_columns",
-    "id_columns",
-    "telling_words",
-    "text_column",
-    "traits_of",
-    "without_header",
-]
-
 _MAX_TRAITS = 5
 _MAX_WORDS = 10
 _SAMPLE = 3000

@@ -11,20 +11,6 @@ from typing import Any, Literal
 from osls.app.answer import Answer
 from osls.inference.diagnostics import Status
 
-__all__ = [
-    "STATUS_WORDS",
-    "Headline",
-    "Tone",
-    "headline",
-    "history_words",
-    "number",
-    "only_absent",
-    "percent",
-    "percent_range",
-    "shown",
-    "status_of",
-]
-
 Tone = Literal["new", "nothing", "caution", "stop"]
 
 # An interval wider than this says little more than the order of magnitude.

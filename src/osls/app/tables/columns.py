@@ -20,8 +20,6 @@ from osls.app.options import TextMode
 from osls.app.tables.parsing import as_dates, as_numbers, as_strings, is_plain_number, wrong_value
 from osls.datasets import encoders
 
-__all__ = ["Categories", "Dates", "MiniLM", "Numbers", "TfIdf", "choose_text_mode", "number_matrix"]
-
 _LARGEST = float(np.finfo(np.float32).max)
 _BUCKETS = 2**16
 # The sentence encoder reads about 130 short texts a second on one core, so up to these limits it takes a

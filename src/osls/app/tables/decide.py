@@ -18,8 +18,6 @@ from osls._core.arrays import Floats
 from osls.app.files.errors import InputError, Place, shorten
 from osls.app.tables.parsing import Parsed, as_dates, as_numbers, as_strings, refuse_nested, wrong_value
 
-__all__ = ["KINDS", "LeftOut", "decide", "overlap_warnings", "screen_numbers"]
-
 KINDS = ("number", "date", "category", "text")
 
 # Up to this many distinct values, strings are codes even if most of them look like numbers.

@@ -16,16 +16,6 @@ from osls.app.files.errors import InputError, Place, shorten
 from osls.app.files.reader import TEXT_DTYPE
 from osls.app.files.text_files import trim
 
-__all__ = [
-    "Parsed",
-    "as_dates",
-    "as_numbers",
-    "as_strings",
-    "is_plain_number",
-    "refuse_nested",
-    "wrong_value",
-]
-
 # In a column of numbers these mean "no value"; in a column of strings they are values.
 _NO_NUMBER = ("?", "-", "--", ".", "none", "unknown", "missing", "not available")
 _ISO_DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"

@@ -20,8 +20,6 @@ from osls.app.files.reader import FILE_COLUMN, Kind
 from osls.app.options import ImageMode
 from osls.datasets import encoders
 
-__all__ = ["PictureEncoder", "read_picture"]
-
 # A file of a few kilobytes can claim any size; decoding this many pixels takes about 200 MB.
 _MAX_PIXELS = 64_000_000
 

@@ -15,8 +15,6 @@ from osls.app.files.reader import CLASS_COLUMN, FILE_COLUMN, Kind, RowFile
 from osls.app.options import AdaptOptions
 from osls.app.tables.parsing import as_strings, refuse_nested
 
-__all__ = ["Problem", "check_labels", "read_problem"]
-
 _MIN_TARGET_ROWS = 10
 _MAX_CLASSES = 1000
 # More distinct labels than this share of the rows are names of rows, not of classes.

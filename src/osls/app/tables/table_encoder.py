@@ -18,8 +18,6 @@ from osls.app.tables.columns import Categories, Dates, MiniLM, Numbers, TfIdf, c
 from osls.app.tables.decide import KINDS, LeftOut, decide, overlap_warnings, screen_numbers
 from osls.app.tables.parsing import as_dates, as_numbers, as_strings, is_plain_number
 
-__all__ = ["TableEncoder"]
-
 _Frames = tuple[pd.DataFrame, pd.DataFrame]
 
 _MAX_LEVELS = 100

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -75,16 +74,6 @@ class Encoder:
 
     def _check(self, items: Any) -> Any:
         return items
-
-
-def require(*modules: str, extra: str = "encoders") -> list[Any]:
-    """Import optional modules, or say which extra brings them."""
-    try:
-        return [importlib.import_module(module) for module in modules]
-    except ImportError as missing:
-        raise ImportError(
-            f"{missing.name or 'a package'} is needed for this encoder: pip install 'osls[{extra}]'"
-        ) from missing
 
 
 def fingerprint(files: Iterable[Path]) -> str:

