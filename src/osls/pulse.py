@@ -299,7 +299,7 @@ class PULSE(OpenSetAdapter):
         marginal = self._known_marginal(scores, task)
         # Step 4: re-sample the source, as weights.
         problem = self._weighted(task, marginal)
-        # Step 5: the novel share from out-of-fold domain scores, then the discriminator with this share fixed.
+        # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it fixed.
         novel_share, test = self._novel_share(scores, marginal, task)
         known_t = scores.domain(marginal)[1]
         f_d = self._discriminate(learner, task, problem, known_t, novel_share, n_folds, advance)
@@ -541,7 +541,7 @@ class Combined:
     Attributes
     ----------
     classifier, discriminator : Predictor
-        A model of the known classes, and one of known against novel (after fine-tuning, of all k + 1 classes).
+        A model of the known classes, and one of known against novel (fine-tuned: of all k + 1 classes).
     importance : array of shape (k,)
         Label shift weights.
     prior_shift : array of shape (k + 1,), optional

@@ -27,7 +27,7 @@ def _mark(kind: Kind, thing: Any) -> None:
     earlier = _MARKED.setdefault((kind, name), thing)
     if (earlier.__module__, earlier.__qualname__) != (thing.__module__, thing.__qualname__):
         homes = f"{earlier.__module__} and {thing.__module__}"
-        raise TypeError(f"two things would be saved as {name!r}, one from each of {homes}; rename one of them.")
+        raise TypeError(f"two things would be saved as {name!r}, those of {homes}; rename one of them.")
     _MARKED[kind, name] = thing
 
 

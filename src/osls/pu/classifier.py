@@ -47,7 +47,7 @@ def check_positive_unlabeled(estimator: Any, X: Any, y: Any, n_folds: int) -> tu
         raise ValueError(f"n_folds must be at least 2; got {n_folds}.")
     if min(n, m) < n_folds:
         raise ValueError(
-            f"n_folds={n_folds} needs at least {n_folds} positive and {n_folds} unlabelled rows; got {n} and {m}. "
+            f"n_folds={n_folds} needs at least that many positive and unlabelled rows; got {n} and {m}. "
             "Lower n_folds or add rows."
         )
     return positive, unlabeled

@@ -2,8 +2,8 @@
 
 There are two versions. :func:`alternate` is the paper's: one network, warm-started by domain discrimination,
 whose losses on its own training rows decide which rows are kept, epoch by epoch. It can also start from the
-source classifier's network, which then learns one more class. :func:`refit` trains new models in a few rounds,
-ranks the rows by out-of-fold scores, and keeps the novel share fixed; it works with any learner, and
+source classifier's network, which then learns one more class. :func:`refit` trains new models for a few
+rounds, ranks the rows by out-of-fold scores, and keeps the novel share fixed; it works with any learner, and
 neither memorises the target nor drifts.
 """
 

@@ -63,9 +63,9 @@ def train_objective(
 ) -> Discriminator:
     """Train a stack of networks on a PU loss, one network per fold, and score every row out of fold.
 
-    Of ten snapshots, return the one with the least unbiased error rate on the rows held out from each network:
-    these objectives overfit late in training. CVIR ranks the rows by the current network, so "cvir-penalty"
-    first trains domain discrimination for a quarter of the steps, as in Algorithm 3.
+    Of ten snapshots, the one with the least unbiased error rate on the rows held out from each network is
+    returned: these objectives overfit late in training. CVIR ranks the rows by the current network, so
+    "cvir-penalty" first trains domain discrimination for a quarter of the steps, as in Algorithm 3.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ def unbiased_risk(
     alpha : float
         Share of positives among the unlabelled rows.
     loss : {"zero-one", "logistic"}, default="zero-one"
-        The zero-one risk is the error rate. The logistic risk also depends on the confidence, and varies more.
+        The zero-one risk is the error rate. The logistic risk also depends on confidence, and varies more.
     positive_weight : array-like of shape (n,), optional
         Importance weights of the positive rows (any scale).
 
