@@ -1,10 +1,10 @@
-"""Mixture proportion estimation: how much of the unlabelled sample is positive.
+"""Mixture proportion estimation: the share of positives in an unlabelled sample.
 
-All estimators work on scores, one number an example, and read a million of them in a fraction of a second.
+All estimators work on scores, one number per example, and process a million of them in less than a second.
 TIcE and KM2 are left out on purpose: they work on raw features, KM2 with a quadratic programme over a dense
-(n + m) x (n + m) kernel matrix, TIcE with a tree over every feature, and neither has an advantage once a
-classifier has turned the features into a score: what TIcE looks for there, the purest bin, is what BBE
-finds exactly.
+(n + m) x (n + m) kernel matrix, TIcE with a tree over every feature. Neither has an advantage once a
+classifier has turned the features into a score: TIcE then searches for the purest bin, which BBE finds
+exactly.
 """
 
 from osls.mixture.base import MixtureEstimator

@@ -1,4 +1,4 @@
-"""The contract of every mixture proportion estimator: how much of the unlabelled sample is positive?"""
+"""The base class of all mixture proportion estimators."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from osls.mixture.sample import Sample, check_probabilities, check_scores
 class MixtureEstimator(BaseEstimator):  # type: ignore[misc]
     """Estimate alpha in p_unlabelled = alpha * p_positive + (1 - alpha) * p_negative from scores.
 
-    A score is any number that is larger for examples that look positive. Estimators that read more into it
-    set ``_needs_probability``; those refuse scores outside [0, 1].
+    A score is any number that is larger for examples that look positive. Estimators that need probabilities
+    set ``_needs_probability``; they raise an error for scores outside [0, 1].
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class MixtureEstimator(BaseEstimator):  # type: ignore[misc]
     """
 
     alpha_: float
-    # What a bootstrap resamples, and the factor from the spread it finds to that on all scores.
+    # The (thinned) samples that the bootstrap resamples, and the factor that scales its spread to all scores.
     _samples: tuple[Sample, Sample]
     _shrink: float
     _needs_probability = False
@@ -90,7 +90,7 @@ class MixtureEstimator(BaseEstimator):  # type: ignore[misc]
         level : float, default=0.95
             Nominal coverage.
         n_boot : int, default=200
-            Number of resamples, each an estimate on at most 10,000 scores a side.
+            Number of resamples, each of at most 10,000 positive and 10,000 unlabelled scores.
         random_state : int, default=0
             Seed: the same scores give the same interval.
 
@@ -98,12 +98,12 @@ class MixtureEstimator(BaseEstimator):  # type: ignore[misc]
         -------
         low, high : float
             At least as wide as the Dvoretzky-Kiefer-Wolfowitz band if a sample has fewer than 30 scores or
-            the estimate sticks to 0 or 1; (0, 1) if all scores are equal.
+            many resamples give exactly 0 or 1; (0, 1) if all scores are equal.
 
         Notes
         -----
-        It speaks of sampling noise alone. Where negatives hide among the best-scoring positives every
-        estimator here is too high, and its interval too.
+        The interval covers sampling noise only. Where negatives score as high as the best positives, every
+        estimator here is too high, and so is its interval.
         """
         check_is_fitted(self)
 
@@ -139,7 +139,7 @@ def _checked_sample(scores: ArrayLike, weight: ArrayLike | None, side: str) -> S
     if weight is None:
         return Sample(array)
     weights = _check_weight(weight, len(array), side)
-    # Scores without weight say nothing; nor may they stretch a range or be all that is resampled.
+    # Drop scores of weight zero: they must not widen the score range, or be the only rows of a resample.
     return Sample(array, weights) if weights.all() else Sample(array, weights).take(weights > 0)
 
 

@@ -23,7 +23,7 @@ from osls._core.saving import saveable
 from osls.mixture.base import MixtureEstimator
 from osls.mixture.sample import Sample
 
-# Thresholds looked at before the search zooms in; small samples are searched whole.
+# Thresholds of the coarse grid; samples with fewer thresholds are searched completely.
 _COARSE = 2048
 
 
@@ -56,7 +56,7 @@ class BBE(MixtureEstimator):
     interval_ : tuple of float
         95 % bootstrap interval, computed when first asked for.
     threshold_ : float
-        Score from which on the top bin begins.
+        Lowest score of the top bin.
     upper_bound_ : float
         The minimised upper confidence bound, at most 1.
     curve_ : BinCurve
@@ -123,7 +123,7 @@ class _Tail:
 
     @property
     def distinct_descending(self) -> Floats:
-        """The thresholds that matter; those whose top bin has weight."""
+        """The scores of positive weight, in descending order: the candidate thresholds."""
         scores = self.scores
         if self.cumulative is not None:
             scores = scores[np.diff(self.cumulative) > 0]
@@ -181,7 +181,7 @@ def bbe_by_class(
     delta: float = 0.1,
     gamma: float = 0.01,
 ) -> BestBins:
-    """Algorithm 2: one BBE a class, on the columns of a k-way classifier's output.
+    """Algorithm 2: one BBE per class, on the columns of a k-way classifier's output.
 
     Parameters
     ----------

@@ -5,11 +5,11 @@ With :math:`\hat\alpha^*_b` the estimate on the b-th resample of both samples an
 
 .. math:: \hat\alpha \pm \max(q_{1-\delta/2},\ -q_{\delta/2}), \qquad \delta = 1 - \text{level},
 
-cut to [0, 1]: the smallest one that holds both the basic interval, which undoes the downward bias of a
-minimum over noisy ratios, and the percentile interval, which is the better one near 0 and 1.
+clipped to [0, 1]: the smallest symmetric interval that contains both the basic interval, which corrects the
+downward bias of a minimum over noisy ratios, and the percentile interval, which is better near 0 and 1.
 
-The bootstrap cannot see what clipping hides. Where a sample is small, or many resamples end at exactly 0 or
-1, the interval is widened to hold :math:`\hat\alpha \pm \epsilon` with the two samples'
+Clipping hides variation from the bootstrap. Where a sample is small, or many resamples give exactly 0 or
+1, the interval is widened to contain :math:`\hat\alpha \pm \epsilon` with the two samples'
 Dvoretzky-Kiefer-Wolfowitz bands, :math:`\epsilon = \sqrt{\log(4/\delta) / 2n} + \sqrt{\log(4/\delta) /
 2m}`.
 """
@@ -23,7 +23,7 @@ import numpy as np
 from osls._core.arrays import Ints, dkw_radius
 from osls.mixture.sample import Sample
 
-# Resampling more than this adds seconds, not information: the spread is rescaled to the full size.
+# Larger resamples only cost time: the spread of smaller ones is rescaled to the full size.
 _CAP = 10_000
 _SMALL = 30
 _CLIPPED = 0.05
@@ -32,9 +32,9 @@ _CLIPPED = 0.05
 def thin(positive: Sample, unlabeled: Sample) -> tuple[Sample, Sample, float]:
     """Keep at most 10,000 rows of each sample, drawn without replacement and with a fixed seed.
 
-    The variance of an estimate is a / n + b / m. Thinning multiplies it by at least the smaller of the two
-    reductions, and only that one is divided out again by the factor that is returned last: the interval errs
-    on the wide side. Counts are not thinned; they are few already.
+    The variance of an estimate is a / n + b / m, so thinning multiplies it by at least the smaller of the two
+    size ratios. The factor that is returned last undoes only that one, so the interval is rather too wide
+    than too narrow. Counts are not thinned: they have few entries already.
     """
     rng = np.random.default_rng(0)
     if positive.square is not None or unlabeled.square is not None:
@@ -81,7 +81,7 @@ def bootstrap_interval(
     Returns
     -------
     low, high : float
-        (0, 1) if all scores are equal, for nothing is known then.
+        (0, 1) if all scores are equal, because they carry no information then.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie in (0, 1); got {level}.")

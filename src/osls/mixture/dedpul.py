@@ -6,8 +6,8 @@ example the posterior :math:`\min(1, \alpha r)` of being positive, and EM iterat
 
 .. math:: \alpha \leftarrow \frac{1}{m} \sum_{i=1}^m \min(1, \alpha\, r_i)
 
-from alpha = 1 down to the first fixed point. If noise in the ratio leaves no fixed point of substance, the
-share where the gap :math:`\alpha - \frac1m \sum_i \min(1, \alpha r_i)` bends most is taken instead.
+from alpha = 1 down to the first fixed point. If noise in the ratio leaves only a trivial fixed point, the
+share where the gap :math:`\alpha - \frac1m \sum_i \min(1, \alpha r_i)` bends most is returned instead.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from osls._core.saving import saveable
 from osls.mixture.base import MixtureEstimator
 from osls.mixture.sample import Sample
 
-_EDGE = 1e-5  # scores are kept this far from 0 and 1, so that their logits stay within 12
+_EDGE = 1e-5  # scores are clipped to this distance from 0 and 1, so that their logits stay within 12
 _CELLS = 1 << 13  # of the grid on which the densities are convolved
-_POINTS = 1000  # quantiles of the unlabelled scores at which the ratio is followed
+_POINTS = 1000  # quantiles of the unlabelled scores at which the ratio is computed
 _LARGEST_RATIO = 50.0
-_FORGET = 0.2  # how fast an earlier peak loses credit to smaller ratios after it
+_FORGET = 0.2  # credit that a peak loses for each later ratio below it
 
 
 @saveable
@@ -45,7 +45,7 @@ class DEDPUL(MixtureEstimator):
     tol : float, default=1e-5
         EM stops when a step is smaller.
     max_iter : int, default=1000
-        EM stops after so many steps at the latest.
+        Largest number of EM steps.
 
     Attributes
     ----------
@@ -60,13 +60,13 @@ class DEDPUL(MixtureEstimator):
     -----
     Scores must be probabilities of being positive; their densities are estimated on logits, so the answer
     depends on their scale (BBE's does not). The densities are convolved by FFT on a fixed grid and the ratio
-    is followed at no more than 1,000 quantiles, so the cost is that of reading the scores once. Constant
+    is computed at no more than 1,000 quantiles, so the cost is that of reading the scores once. Constant
     scores give alpha = 1, the trivial bound.
 
-    The smoothing follows the author's programme: ratios above 50 are cut; a short running median; below the
-    point halfway between the two mean scores nothing is imposed, above it the ratio may not fall; a running
-    median over a tenth of the sample; then earlier peaks are kept for as long as enough of what follows
-    reaches them.
+    The smoothing follows the author's code. Ratios are clipped at 50 and smoothed by a short running median.
+    Above the point halfway between the two mean scores the ratio is made non-decreasing. A running median
+    over a tenth of the sample follows. Then earlier peaks are kept as long as enough later ratios reach
+    them.
 
     References
     ----------
@@ -125,7 +125,7 @@ def _logits(scores: Floats | float) -> Floats:
 
 def _count(sample: Sample, centres: Floats) -> Floats:
     """How much of a sample's weight is nearest to each cell's centre."""
-    # Clipped for counts, whose middle may lie outside the range of the scores behind them.
+    # Clipped because the centre of a histogram bin may lie outside the range of the scores in it.
     values = np.clip(_logits(sample.scores), centres[0], centres[-1])
     cell = ((values - centres[0]) / (centres[1] - centres[0]) + 0.5).astype(np.intp)
     return np.bincount(cell, weights=sample.weight, minlength=len(centres)).astype(np.float64)
@@ -216,7 +216,7 @@ def em_share(
     max_gap, tol, max_iter : float, float, int
         As in :class:`DEDPUL`.
     step : float, default=1e-3
-        Of the grid on which the bend is looked for.
+        Step of the grid on which the bend is searched for.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def em_share(
     """
     ratio = np.sort(ratio)
     if ratio[-1] < 1:
-        # Positives lie where no unlabelled example is: no posterior is ever cut, and EM has no use of itself.
+        # No posterior is ever clipped, so EM would shrink alpha to 0: return its first step instead.
         return float(ratio.mean())
     head, n = np.append(0.0, np.cumsum(ratio)), len(ratio)
 

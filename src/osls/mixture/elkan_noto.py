@@ -40,7 +40,7 @@ class ElkanNoto(MixtureEstimator):
         n / m, the positives' total weight in training the classifier divided by the unlabelled's; 1 if it
         was trained with balanced classes, as in this package. "ratio" does not need it.
     quantile : float, default=1.0
-        For "max": the quantile of all outputs that stands for the largest. One wild output decides at 1.
+        For "max": the quantile of all outputs used as the maximum. At 1 a single outlier decides.
 
     Attributes
     ----------
@@ -59,8 +59,8 @@ class ElkanNoto(MixtureEstimator):
     is purely positive, but noise in the largest output pulls it towards 0. With ``positive_weight`` means
     over the positives are weighted, and "max" leaves out positives without weight.
 
-    If every positive scores 0 nothing can be said and alpha is 1, the trivial bound; an output of 1 under
-    "max" gives 0. Constant scores give 1 under "ratio"; under the other forms the constant is believed.
+    If every positive scores 0, alpha is 1, the trivial bound; an output of 1 under "max" gives 0. Constant
+    scores give 1 under "ratio"; the other forms take the constant as a calibrated probability.
 
     References
     ----------

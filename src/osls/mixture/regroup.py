@@ -1,9 +1,9 @@
-r"""Regrouping: make room at the top where negatives look like positives.
+r"""Regrouping: create a pure region where negatives look like positives.
 
 Every estimator of the largest possible share, :math:`\alpha^* = \inf_x p_u(x) / p_p(x)`, is too high if the
 negatives cover the support of the positives. Regrouping counts the negatives among the best-scoring
-unlabelled examples A as positives, so that on A nothing negative is left and the new problem has a pure
-region. As nobody knows which of A are negative, all of A is copied:
+unlabelled examples A as positives, so that A holds no negatives and the new problem has a pure region. It is
+unknown which examples of A are negative, so all of A is copied:
 
 .. math:: p_{p'} \propto p_p + \phi\, p_u(\cdot \mid A), \qquad \phi = P_u(A) .
 """
@@ -25,7 +25,7 @@ class Regroup(MixtureEstimator):
     Parameters
     ----------
     base : MixtureEstimator, optional
-        What estimates on the regrouped samples; BBE by default.
+        The estimator for the regrouped samples; BBE by default.
     fraction : float, default=0.1
         Share of the unlabelled sample to copy, and the copies' weight relative to all positives. The authors
         copy 0.1 of as many unlabelled as positive examples, which is the same.
@@ -41,10 +41,10 @@ class Regroup(MixtureEstimator):
 
     Notes
     -----
-    The copy always lowers the estimate. Where the base was too high that is the point. Where a pure region
-    exists already, the copies count its positives twice: with a base that reads the purest bin, alpha comes
-    out as low as alpha (1 + fraction) / (1 + alpha). So use it where overlap is known, not as a default; the
-    interval does not cover that bias.
+    The copy always lowers the estimate. That helps where the base estimator is too high. Where a pure region
+    exists already, the copies count its positives twice: with a base that uses the purest bin, the estimate
+    can be as low as alpha (1 + fraction) / (1 + alpha). So use it only where overlap is known, not as a
+    default; the interval does not cover this bias.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Weighted samples of scores: what a mixture estimator is given, whether as rows or as counts."""
+"""Weighted samples of scores, as rows or as counts: the input of a mixture estimator."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Sample:
 
     @property
     def rows(self) -> Floats:
-        """How many rows stand behind each entry, if those of an entry weigh the same."""
+        """How many rows each entry stands for, if the rows of an entry have equal weights."""
         return np.ones(len(self.scores)) if self.square is None else self.weights**2 / self.square
 
     @property
     def effective_n(self) -> float:
-        """How many rows of equal weight say as much."""
+        """Effective sample size: how many rows of equal weight are as informative."""
         if self.weight is None:
             return float(len(self.scores))
         return float(self.weight.sum() ** 2 / self.squares.sum())
@@ -96,7 +96,7 @@ class Sample:
         """Return the ``count`` rows that score highest."""
         order = np.argsort(self.scores, kind="stable")[::-1]
         rows = self.rows[order]
-        # Of an entry of several rows only some may be among them.
+        # An entry may stand for several rows; only some of them may be among the ``count`` highest.
         share = np.clip(count - (np.cumsum(rows) - rows), 0.0, rows) / rows
         order, share = order[share > 0], share[share > 0]
         return Sample(self.scores[order], share * self.weights[order], share * self.squares[order])
@@ -123,26 +123,26 @@ class Sample:
 
 
 def check_scores(scores: ArrayLike, name: str) -> Floats:
-    """Return one-dimensional finite floating-point scores, or say which argument is wrong and how."""
+    """Return one-dimensional finite floats, or raise an error that says what is wrong with ``name``."""
     array = np.asarray(scores)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, one score a row; got shape {array.shape}.")
+        raise ValueError(f"{name} must be one-dimensional, one score per row; got shape {array.shape}.")
     if array.size == 0:
         raise ValueError(f"{name} is empty; pass at least one score.")
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be numbers, not {array.dtype}.")
     if array.dtype.kind != "f":
         array = array.astype(np.float64)
-    # A sum is one pass without a temporary; only a suspicious sum pays for the exact check.
+    # The sum is one pass without a temporary array; the exact check runs only if the sum is not finite.
     if not np.isfinite(array.sum(dtype=np.float64)) and not np.isfinite(array).all():
         raise ValueError(f"{name} contains NaN or infinite values; drop or replace those rows.")
     return array
 
 
 def check_probabilities(scores: Floats, name: str) -> None:
-    """Complain about scores outside [0, 1]; say how to turn logits into probabilities."""
+    """Raise an error for scores outside [0, 1] that says how to turn logits into probabilities."""
     low, high = float(scores.min()), float(scores.max())
     if low < 0 or high > 1:
         raise ValueError(

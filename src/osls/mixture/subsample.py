@@ -8,8 +8,8 @@ each unlabelled example with a probability :math:`a(x) \ge \eta(x)`. The kept on
     \qquad c = E_u[a(x)] ,
 
 again a mixture with the same positives, of share alpha / c, but with fewer negatives. So c times any
-estimate on the kept examples estimates alpha: never higher than without, and exactly where a(x) = eta(x)
-somewhere.
+estimate on the kept examples estimates alpha. Its limit is never higher than without subsampling, and it is
+exact if a(x) = eta(x) for some x.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Subsample(MixtureEstimator):
     ----------
     acceptance : callable, optional
         From scores to probabilities of keeping them, an *upper bound* on the posterior of being positive: 1
-        where nothing is known. A module-level function if the estimator is to be pickled. Without it nothing
-        is known, and the estimate is the base's own.
+        where nothing is known. To pickle the estimator, pass a module-level function. By default 1
+        everywhere, so the estimate is that of ``base``.
     base : MixtureEstimator, optional
-        What estimates on the kept examples; BBE by default.
+        The estimator for the kept examples; BBE by default.
     n_draws : int, default=5
         Number of random subsamples; the median of their estimates is returned.
     random_state : int, default=0
@@ -56,8 +56,8 @@ class Subsample(MixtureEstimator):
     -----
     The knowledge has to come from outside, for instance from a labelled source in which some
     scores hold negatives, or from a known ceiling on the posterior. Where ``acceptance`` is *below* the
-    posterior, positives are thrown away and the estimate is too low; with 1 everywhere it is the base's
-    own.
+    posterior, positives are discarded and the estimate is too low; with 1 everywhere the estimate is that of
+    ``base``.
 
     References
     ----------
@@ -94,7 +94,7 @@ class Subsample(MixtureEstimator):
     def _fit(self, positive: Sample, unlabeled: Sample) -> None:
         if self.n_draws < 1:
             raise ValueError(f"n_draws must be at least 1; got {self.n_draws}.")
-        # Sorted, so that the order of the rows does not matter to what the seed keeps.
+        # Sorted, so that the rows kept for a given seed do not depend on the order of the input.
         unlabeled = unlabeled.in_order()
         keep = self._acceptance(unlabeled.scores)
         rng = np.random.default_rng(self.random_state)

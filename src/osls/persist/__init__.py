@@ -3,8 +3,8 @@
 A folder holds ``manifest.json`` (the object as a tree of JSON values, versions, and the SHA-256 of every
 file), ``tensors.safetensors`` (all arrays and network weights) and ``sklearn/<n>.skops``. Loading builds only
 what is marked as saveable and what :mod:`osls.persist.sklearn_parts` lists; no code in a model is ever run.
-The digests tell damage. They do not tell who wrote a model: load only models of people whose answers you
-would believe.
+The digests detect damage. They do not prove who wrote a model: load only models from people whose results you
+would trust.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from osls.persist.values import ARRAYS, PLAIN, RANDOMNESS
 
 __all__ = ["ModelError", "load", "save"]
 
-# The first that matches writes a value: registered classes before estimators at large, functions last.
+# The first codec that matches writes a value: registered classes before other estimators, functions last.
 _CODECS = (*PLAIN, *ARRAYS, *RANDOMNESS, *NETWORK_PREDICTORS, OBJECTS[0], *SKLEARN_PARTS, OBJECTS[1])
 _LIBRARIES = ("numpy", "safetensors", "scikit-learn", "scipy", "skops", "torch")
 _TRIES = 3
@@ -43,20 +43,20 @@ def save(
 ) -> None:
     """Save a fitted adapter, or any object of a class that is marked as saveable.
 
-    The folder appears whole or not at all; an earlier model at ``path`` is replaced.
+    The folder appears complete or not at all; an earlier model at ``path`` is replaced.
 
     Parameters
     ----------
     obj : object
-        What to save. Lists, dicts and arrays of such objects will do as well.
+        What to save. Lists, dicts and arrays of such objects also work.
     path : str or Path
-        The folder to make. A folder with other things in it is refused.
+        The folder to create. An existing folder with other content is an error.
     trusted : sequence of str or type
-        Types inside scikit-learn's parts, such as an estimator of your own, beyond those that are trusted
-        anyway. :func:`load` needs the same.
+        Further types that scikit-learn parts may contain, such as your own estimator.
+        :func:`load` needs the same.
     factories : mapping from name to function, optional
-        Your functions inside the object, above all those that make networks. A function is not saved, only
-        its name; :func:`load` needs the same mapping.
+        Your functions inside the object, for example those that make networks. Only the name of a function
+        is saved, not the function; :func:`load` needs the same mapping.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def save(
         except ModelError:
             raise
         except (RecursionError, ValueError) as error:
-            # Lists a thousand deep, integers of thousands of digits.
+            # For example lists nested a thousand deep, or integers of thousands of digits.
             raise ModelError(f"the object cannot be written as JSON ({in_short(error)}).") from error
 
 
@@ -97,9 +97,9 @@ def load(
     trusted: Sequence[str | type] = (),
     factories: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Any:
-    """Load what :func:`save` wrote; the same versions of the libraries give the same predictions, to the bit.
+    """Load what :func:`save` wrote; with the same library versions the predictions are identical bit for bit.
 
-    Networks come back on the device they were on, or on the CPU if there is none like it.
+    Networks are put on the device they were on, or on the CPU if that device is not available.
 
     Parameters
     ----------
@@ -113,8 +113,8 @@ def load(
     Raises
     ------
     ModelError
-        If the folder is no model, or damaged, or changed, or of a newer osls, or asks for anything that is
-        not on the lists.
+        If the folder is not a model, is damaged or changed, was written by a newer osls, or contains a type
+        that may not be loaded.
     """
     target = Path(path).resolve()
     for attempt in range(1, _TRIES + 1):
@@ -123,7 +123,7 @@ def load(
         try:
             return _load(place, _type_names(trusted), dict(factories or {}))
         except ModelError:
-            # A save that replaced the folder meanwhile is no damage.
+            # Try again if another process replaced the folder during the load: that is not damage.
             if attempt == _TRIES or (place == current(target) and _identity(place) == before):
                 raise
     raise AssertionError("unreachable")
@@ -144,7 +144,7 @@ def _load(path: Path, trusted: tuple[str, ...], factories: dict[str, Callable[..
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
     except Exception as error:
-        # What is built from a manifest that somebody changed may fail anywhere.
+        # A manifest that was edited by hand can make any constructor fail.
         raise ModelError(f"{path} is damaged ({in_short(error)}).") from error
     stored.check_all_read()
     return loaded
@@ -161,7 +161,7 @@ def _versions() -> dict[str, str]:
 
 
 def _compare_versions(manifest: dict[str, Any]) -> None:
-    """Warn of another scikit-learn, whose parts may mean something else now."""
+    """Warn if scikit-learn has another version, in which the saved parts may behave differently."""
     libraries = manifest.get("libraries")
     saved = libraries.get("scikit-learn") if isinstance(libraries, dict) else None
     here = version("scikit-learn")

@@ -1,4 +1,4 @@
-"""A model's folder: written whole or not at all, and read only if every byte is as it was written."""
+"""A model's folder: written completely or not at all, and read only if every byte is unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 from osls._core.writing import remove_if_abandoned
 from osls.persist.tree import ModelError, in_short
 
-# 2: tags are names of classes; in 1 they were paths of modules, before the first release.
+# 2: tags are class names. In 1, before the first release, they were module paths.
 FORMAT = 2
 MANIFEST = "manifest.json"
 TENSORS = "tensors.safetensors"
@@ -33,7 +33,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Draft:
-    """A folder in the making."""
+    """A model's folder that is being written."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -52,17 +52,17 @@ class Draft:
             {"format": _NAME, "version": FORMAT, "sha256": _BLANK, "files": self._files, **fields},
             allow_nan=False,
         )
-        # The digest is that of the text with zeros in its place, so that no byte is left out.
+        # The digest is computed with zeros in its own place, so that it covers every other byte.
         digest = hashlib.sha256(text.encode()).hexdigest()
         _write(self.path / MANIFEST, text.replace(_BLANK, digest, 1).encode())
 
 
 @contextmanager
 def drafting(target: Path) -> Iterator[Draft]:
-    """Give a folder to write to, which becomes ``target`` when the block ends well, and else vanishes.
+    """Yield a folder to write to. It becomes ``target`` if the block succeeds; otherwise it is deleted.
 
-    An earlier model at ``target`` is moved aside at the last moment and then deleted. Whoever ends the
-    process between these two renames leaves it under a hidden name, where :func:`current` finds it.
+    An earlier model at ``target`` is renamed just before and then deleted. If the process is killed between
+    the two renames, the earlier model stays under a hidden name, where :func:`current` finds it.
     """
     _check_target(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def _publish(path: Path, target: Path) -> None:
         try:
             os.rename(path, target)
         except OSError as error:
-            # Somebody else saved a model between the two lines; theirs is the earlier one now.
+            # Another process saved a model between the two renames: move that one aside and try again.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         else:
@@ -129,7 +129,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Make names last through a power cut; Windows cannot open folders."""
+    """Flush the folder's file names to disk, against power failure; Windows cannot open folders."""
     if os.name == "nt":
         return
     handle = os.open(path, os.O_RDONLY)
@@ -143,7 +143,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def current(target: Path) -> Path:
-    """Return where the model is: at ``target``, or aside if a save was killed between its two renames."""
+    """Return the model's path: ``target``, or a hidden one if a save was killed between its two renames."""
     if target.exists():
         return target
     aside = [path for path in _siblings(target, "old") if (path / MANIFEST).is_file()]
@@ -151,7 +151,7 @@ def current(target: Path) -> Path:
 
 
 class Stored:
-    """A model's folder whose manifest is in order; its files are checked as they are read."""
+    """A model's folder with a valid manifest; its files are checked when they are read."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -175,9 +175,9 @@ class Stored:
         return data
 
     def check_all_read(self) -> None:
-        """Refuse a model with files that nothing in it asks for."""
+        """Raise an error if the manifest lists files that the model does not use."""
         if self._unread:
-            raise ModelError(f"{self.path / min(self._unread)} belongs to nothing in the model.")
+            raise ModelError(f"{self.path / min(self._unread)} is not used by the model.")
 
 
 def _read(folder: Path, name: str, size: int) -> bytes:
@@ -207,7 +207,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is damaged: it is not JSON ({in_short(error)}).") from error
     if not isinstance(manifest, dict) or manifest.get("format") != _NAME:
-        raise ModelError(f"{folder} is not a saved model: its {MANIFEST} is of something else.")
+        raise ModelError(f"{folder} is not a saved model: its {MANIFEST} has another format.")
     _check_version(manifest, path)
     _check_digest(manifest, data, path)
     _check_files(manifest.get("files"), path)
@@ -215,7 +215,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _check_version(manifest: dict[str, Any], path: Path) -> None:
@@ -246,7 +246,7 @@ def _check_files(files: Any, path: Path) -> None:
         raise ModelError(f"{path} is damaged: it lists no files.")
     for name, entry in files.items():
         if not _FILE_NAME.fullmatch(name):
-            raise ModelError(f"{path} lists the file {name!r}, which is none of a model's.")
+            raise ModelError(f"{path} lists the file {name!r}, which no saved model contains.")
         known = isinstance(entry, dict) and type(entry.get("bytes")) is int and "sha256" in entry
         if not known or entry["bytes"] < 0:
             raise ModelError(f"{path} does not say how large {name} is and what its digest is.")

@@ -1,4 +1,4 @@
-"""Torch networks: ours by their constructor's arguments, the user's by the function that made them."""
+"""Torch networks: those of osls by constructor arguments, the user's by the function that made them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def read_net(adapter: Any, node: dict[str, Node], reader: Reader, where: str) ->
 def _write_network(
     network: nn.Module, arguments: tuple[Any, ...], rows: Tensor, writer: Writer, where: str
 ) -> dict[str, Node]:
-    """Return the node of a network; ``arguments`` and ``rows`` are for those that a user's function made."""
+    """Return the node of a network; ``arguments`` and ``rows`` are used if a user's function made it."""
     state = _write_state(network, writer, where)
     tag = tag_of(type(network), "network")
     if tag is not None:
@@ -109,12 +109,12 @@ def _read_network(node: dict[str, Node], reader: Reader, where: str) -> nn.Modul
     state = _read_state(node["state"], reader, where)
     arguments = _as_tuples(node["arguments"])
     if "factory" in node:
-        # Without touching the caller's random state: the initial weights are thrown away.
+        # Forked, so that the initial weights, which are overwritten, do not change the caller's random state.
         with torch.random.fork_rng():
             made: nn.Module = reader.factory(node["factory"])(*arguments)
         made.load_state_dict(state)
         return made.eval()
-    # On the meta device nothing is allocated, however large the arguments say the network is.
+    # The meta device allocates no memory, so a damaged file cannot ask for a huge network.
     with torch.device("meta"):
         network: nn.Module = find(node["of"], "network", where)(*arguments)
     network.load_state_dict(state, assign=True)
@@ -122,7 +122,7 @@ def _read_network(node: dict[str, Node], reader: Reader, where: str) -> nn.Modul
 
 
 def _maker(network: nn.Module, arguments: tuple[Any, ...], rows: Tensor, writer: Writer, where: str) -> str:
-    """Return the name of the user's function that rebuilds a network to the bit."""
+    """Return the name of the user's function that rebuilds a network with identical outputs."""
     wanted = _outputs(network, rows)
     for name, factory in writer.factories.items():
         if _rebuilds(factory, arguments, network, rows, wanted):
@@ -147,7 +147,7 @@ def _rebuilds(
         twin.load_state_dict(network.state_dict())
         return torch.equal(_outputs(twin, rows), wanted)
     except Exception:
-        # A function for something else may fail in any way; that it is not the one is all there is to know.
+        # A function that makes another network may fail in any way: then it is not the one.
         return False
 
 
@@ -180,7 +180,7 @@ def _probe(encoder: Encoder, device: torch.device) -> Tensor:
     """Return a few made-up rows to compare networks on."""
     rng = np.random.default_rng(0)
     shape = (_PROBE_ROWS, *encoder.row_shape)
-    # Rows that are not standardised may be numbers of words, of which 0 and 1 always exist.
+    # Rows that are not standardised may be token ids, of which 0 and 1 always exist.
     rows = rng.integers(2, size=shape) if isinstance(encoder, Verbatim) else rng.standard_normal(shape)
     return as_tensor(rows, device)
 

@@ -80,7 +80,7 @@ def _check_names(given: Mapping[str, Node], known: set[str], required: set[str],
 
 def _write_estimator(value: Any, writer: Writer, where: str) -> dict[str, Node]:
     params = value.get_params(deep=False)
-    # Parameters first, as they are read: what occurs in both is written where it is met first.
+    # Parameters first, in the order of reading: an object that occurs twice is written at its first place.
     given, learned = writer.attributes(params, where), {}
     for name, item in vars(value).items():
         place = f"{where}.{name}"
@@ -96,7 +96,7 @@ def _write_estimator(value: Any, writer: Writer, where: str) -> dict[str, Node]:
 
 
 def _read_estimator(kind: Any, node: dict[str, Node], reader: Reader, where: str) -> Any:
-    # __init__ only assigns: that is scikit-learn's contract, and what makes this call harmless.
+    # This call is safe: by scikit-learn's convention __init__ only assigns its arguments.
     params = reader.attributes(node["params"], where)
     _check_names(params, set(kind._get_param_names()), set(), where)
     estimator = kind(**params)
@@ -113,7 +113,7 @@ def _read_estimator(kind: Any, node: dict[str, Node], reader: Reader, where: str
         else:
             attributes[name] = reader.value(item, place)
     for name, item in nets.items():
-        # Last, since the adapter itself knows which heads its network has.
+        # Last, because the adapter must be complete to say which heads its network has.
         attributes[name] = read_net(estimator, item, reader, f"{where}.{name}")
     return estimator
 

@@ -1,6 +1,6 @@
 """scikit-learn's estimators, through skops: only types on a list are built, and their contents are checked.
 
-Compiled code follows numbers inside trees and sparse matrices without looking.
+The check is needed because compiled code uses the indices in trees and sparse matrices without bounds checks.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _OF_TREES = (
 
 
 def check_contents(part: Any, name: str) -> None:
-    """Refuse trees and sparse matrices that would make a prediction read outside of its memory.
+    """Raise an error for trees and sparse matrices that would make a prediction read invalid memory.
 
-    scikit-learn walks a tree from node to node by the numbers that are stored in it. A file in which they
-    point elsewhere loads, and ends the process at the first prediction.
+    scikit-learn walks a tree by the node numbers stored in it. A file with invalid numbers loads without
+    error, and the process crashes at the first prediction.
     """
     for thing in _everything_in(part):
         if _is_a(thing, _TREE) and not _is_sound(thing):
@@ -65,7 +65,7 @@ def _everything_in(part: Any) -> Iterator[Any]:
         yield thing
         for inner in _held_by(thing):
             if id(inner) not in seen and not isinstance(inner, str | int | float):
-                # Kept, so that no other object gets its address.
+                # A reference is kept, so that no new object can get the same id.
                 seen[id(inner)] = inner
                 waiting.append(inner)
 
@@ -84,7 +84,7 @@ def _is_a(thing: Any, name: str) -> bool:
 
 
 def _is_sound(tree: Any) -> bool:
-    # First the count: what the properties below return is cut from memory by it.
+    # Check the count first: it sets the length of the arrays that the properties below return.
     if not 1 <= tree.node_count <= tree.capacity:
         return False
     return _nodes_are_sound(
@@ -95,7 +95,7 @@ def _is_sound(tree: Any) -> bool:
 def _nodes_are_sound(
     left: AnyArray, right: AnyArray, feature: AnyArray, leaf: AnyArray, columns: int
 ) -> bool:
-    """Children come after their parent, so that every walk ends, and inside the tree."""
+    """Check that children lie inside the tree and after their parent, so that every walk ends."""
     number, inner = np.arange(len(left)), ~leaf.astype(bool)
     return all(
         bool(np.all((child[inner] > number[inner]) & (child[inner] < len(left)))) for child in (left, right)
@@ -112,7 +112,7 @@ def _is_well_formed(matrix: Any) -> bool:
 
 
 def _columns_agree(thing: Any) -> bool:
-    """Whether an estimator lets only rows in that have the columns which its trees look at."""
+    """Whether the number of columns that an estimator accepts fits the columns that its trees use."""
     held = vars(thing) if hasattr(thing, "__dict__") and not isinstance(thing, type) else {}
     columns = held.get("n_features_in_")
     if _is_a(held.get("tree_"), _TREE):
@@ -129,7 +129,7 @@ def _columns_agree(thing: Any) -> bool:
 
 
 def _predictor_is_sound(tree: Any, categorical: AnyArray) -> bool:
-    """The same for the trees of histogram gradient boosting; the flags say which columns are categories."""
+    """The same for trees of histogram gradient boosting; ``categorical`` marks the categorical columns."""
     if not _is_a(tree, _HISTOGRAM_TREE) or not len(tree.nodes):
         return False
     nodes = tree.nodes
@@ -144,8 +144,8 @@ def _predictor_is_sound(tree: Any, categorical: AnyArray) -> bool:
     )
 
 
-# Beyond what skops trusts by itself: Python's and numpy's plain types and scikit-learn's public estimators.
-# Of the two kinds of tree, skops cannot know whether their numbers are sound; check_contents sees to that.
+# Types in addition to those that skops trusts: Python's and numpy's plain types, scikit-learn's public ones.
+# skops cannot check the node numbers of the two kinds of trees; check_contents does.
 ALLOWED = (
     "numpy.dtype",
     "scipy.sparse._csc.csc_matrix",
@@ -171,15 +171,15 @@ ALLOWED = (
     "sklearn.utils._bunch.Bunch",
 )
 
-# Half the time of the default level, a tenth more bytes.
+# Takes half the time of the default level, for a tenth more bytes.
 _COMPRESSION = 3
-# Unpacked bytes for one packed byte; the JSON inside an archive of a few trees has about thirty.
+# Largest ratio of unpacked to packed bytes; an archive of a few trees has about thirty.
 _MOST_UNPACKED = 200
 _SMALL = 10_000_000
 
 
 def _write_part(value: Any, writer: Writer, where: str) -> dict[str, Node]:
-    # Here, since skops imports all of scikit-learn.
+    # Imported here because skops imports all of scikit-learn.
     import skops.io
 
     try:
@@ -205,7 +205,7 @@ def _read_part(node: dict[str, Node], reader: Reader, where: str) -> Any:
     _check_archive(data, node["file"])
     try:
         with warnings.catch_warnings():
-            # Said once for the whole model, by load.
+            # load warns once for the whole model.
             warnings.simplefilter("ignore", InconsistentVersionWarning)
             part = skops.io.loads(data, trusted=[*ALLOWED, *reader.trusted])
     except UntrustedTypesFoundException as error:
@@ -216,14 +216,14 @@ def _read_part(node: dict[str, Node], reader: Reader, where: str) -> Any:
             f"the model comes from and trust the type, pass load(..., trusted={unknown!r})."
         ) from error
     except Exception as error:
-        # skops hands damaged content to numpy, scipy and scikit-learn, each with errors of its own.
+        # skops passes damaged content to numpy, scipy and scikit-learn, which raise different errors.
         raise ModelError(f"{node['file']} is damaged ({in_short(error)}).") from error
     check_contents(part, node["file"])
     return part
 
 
 def _check_archive(data: bytes, name: str) -> None:
-    """Refuse what is no archive, and what would unpack to far more than it is."""
+    """Raise an error if the data is not an archive, or would unpack to far more bytes (a zip bomb)."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())

@@ -1,7 +1,8 @@
 """Objects to a tree of JSON values with type tags, and back.
 
-``None``, booleans, integers, finite floats, strings and lists are themselves; all else is a JSON object whose
-key ``$`` says which codec reads it. What occurs twice is written once: its node has a number under ``#``.
+``None``, booleans, integers, finite floats, strings and lists are written as they are; everything else is a
+JSON object whose key ``$`` says which codec reads it. An object that occurs twice is written once, with a
+number under ``#``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class ModelError(ValueError):
 
 
 def in_short(error: BaseException) -> str:
-    """Return what another library said, on one line and not at length."""
+    """Return another library's error message on one line, shortened."""
     said = " ".join(str(error).split())
     return f"{type(error).__name__}: {said if len(said) <= 300 else said[:297] + '...'}"
 
@@ -34,13 +35,13 @@ Factories = Mapping[str, Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Codec:
-    """How values of one kind become a node, and a node such a value. ``where`` names the place in errors."""
+    """How to write values of one type as nodes and to read them back. ``where`` is used in error messages."""
 
     tag: str
     matches: Callable[[Any, Writer], bool]
     encode: Callable[[Any, Writer, str], dict[str, Node]]
     decode: Callable[[dict[str, Node], Reader, str], Any]
-    # Whether two names for one value stay two names for one value.
+    # Whether two references to one object are still references to one object after loading.
     shared: bool = True
 
 
@@ -54,9 +55,9 @@ class Writer:
     store : callable
         Takes the name and the bytes of a file.
     trusted : tuple of str
-        Types that scikit-learn's parts may hold beyond the usual.
+        Further types that scikit-learn parts may contain.
     factories : mapping from name to function
-        The caller's functions that may be named in place of being saved.
+        The caller's functions; only their names are saved.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Writer:
         self.tensors: dict[str, AnyArray] = {}
         self.parts = 0
         self._codecs = tuple(codecs)
-        # The values stay alive, for the address of one that is gone may be given to another.
+        # References to the values, so that no new object can get the id of a deleted one.
         self._numbers: dict[int, tuple[int, Any]] = {}
         self._open: set[int] = set()
 
@@ -104,7 +105,7 @@ class Writer:
         return {name: self.node(value, f"{where}.{name}") for name, value in values.items()}
 
     def add_tensor(self, array: AnyArray) -> str:
-        """Keep an array for the tensors' file and return its name there."""
+        """Add an array to the tensors' file and return its name there."""
         name = str(len(self.tensors))
         self.tensors[name] = array
         return name
@@ -132,7 +133,7 @@ class Reader:
     Parameters
     ----------
     codecs : iterable of Codec
-        By their tags.
+        How nodes are read, by their tags.
     fetch : callable
         From the name of a file to its verified bytes.
     tensors : mapping from name to array
@@ -183,10 +184,10 @@ class Reader:
         return {name: self.value(node, f"{where}.{name}") for name, node in nodes.items()}
 
     def tensor(self, name: Any) -> AnyArray:
-        """Return an array of the tensors' file, in memory of its own."""
+        """Return a copy of an array of the tensors' file."""
         if not isinstance(name, str) or name not in self._tensors:
             raise ModelError(f"the manifest asks for the tensor {name!r}, which tensors.safetensors lacks.")
-        # A copy is writable, and aligned as freshly computed arrays are.
+        # A copy is writable, and aligned like a newly computed array.
         return self._tensors[name].copy()
 
     def factory(self, name: Any) -> Callable[..., Any]:
@@ -206,8 +207,8 @@ def _cannot_save(value: Any, where: str) -> str:
     )
 
 
-# Where marked classes live, in the order of how often a model holds them. `osls.app` builds on this package,
-# so it is imported only when a model asks for something that is not marked elsewhere.
+# Modules with marked classes, the most frequent first. `osls.app` builds on this package, so it is imported
+# only when a model contains something that the other modules do not mark.
 _HOMES = (
     "osls.pulse",
     "osls.baselines",
@@ -218,7 +219,7 @@ _HOMES = (
     "osls.training.nets.features",
     "osls.app.predict",
 )
-# Taken apart rather than left to skops, which knows none of ours inside it.
+# Written by this package rather than by skops, which does not know the classes of osls inside it.
 _OTHERS = {"Pipeline": Pipeline}
 
 
@@ -230,7 +231,7 @@ def tag_of(thing: Any, kind: Kind = "class") -> str | None:
 
 
 def find(tag: Any, kind: Kind, where: str) -> Any:
-    """Return the class, function or network of a tag; whatever is not marked is refused."""
+    """Return the class, function or network of a tag; raise an error if it is not marked."""
     if isinstance(tag, str):
         if kind == "class" and tag in _OTHERS:
             return _OTHERS[tag]
@@ -239,7 +240,7 @@ def find(tag: Any, kind: Kind, where: str) -> Any:
                 _import(home, tag, where)
             if tag in marked(kind):
                 return marked(kind)[tag]
-    raise ModelError(f"{where} asks for {tag!r}, which is none of the types that a saved model may hold.")
+    raise ModelError(f"{where} asks for {tag!r}, which is not a type that a saved model may contain.")
 
 
 def everything(kind: Kind) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def _write_float(value: float, writer: Writer, where: str) -> dict[str, Node]:
 
 def _read_float(node: dict[str, Node], reader: Reader, where: str) -> float:
     if node["value"] not in _NOT_FINITE:
-        raise ModelError(f"{where} has the float {node['value']!r}; only nan, inf and -inf are written so.")
+        raise ModelError(f"{where} has the float {node['value']!r}; it must be nan, inf or -inf.")
     return _NOT_FINITE[node["value"]]
 
 
@@ -62,7 +62,7 @@ PLAIN = (
 )
 
 
-# What safetensors holds as it is; other kinds go in as bytes.
+# dtypes that safetensors stores directly; others are stored as bytes.
 _NATIVE = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
     | {"float16", "float32", "float64"}
@@ -78,7 +78,7 @@ def _dtype(text: Any, where: str) -> np.dtype[Any]:
 
 
 def _shape(shape: Any, size: int, where: str) -> tuple[int, ...]:
-    """Return a shape that holds exactly ``size`` elements, or refuse it before anything is allocated."""
+    """Return a shape of exactly ``size`` elements, or raise an error before any memory is allocated."""
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise ModelError(f"{where} has the shape {shape!r}; sizes must be integers of at least 0.")
     if math.prod(shape) != size:
@@ -87,7 +87,7 @@ def _shape(shape: Any, size: int, where: str) -> tuple[int, ...]:
 
 
 def _check_values(array: AnyArray, where: str) -> AnyArray:
-    """Refuse bytes that no boolean and no character has: compiled code takes them on trust."""
+    """Raise an error for invalid booleans and characters, which compiled code does not check."""
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
         raise ModelError(f"{where} holds bytes that are neither true nor false.")
     if array.dtype.kind == "U" and array.nbytes:
@@ -107,7 +107,7 @@ def _write_array(value: AnyArray, writer: Writer, where: str) -> dict[str, Node]
         raise ModelError(f"{where} is an array of dtype {value.dtype}, which osls cannot save.")
     node: dict[str, Node] = {}
     if value.flags.f_contiguous and not value.flags.c_contiguous:
-        # The order in memory decides the order of sums, and so the last bit of a product.
+        # Keep the memory order: it decides the order of summation, and so the last bits of a product.
         value, node["order"] = value.T, "F"
     dense = np.asarray(value, order="C")
     if dense.dtype.name not in _NATIVE or not dense.dtype.isnative:
@@ -130,16 +130,16 @@ def _read_array(node: dict[str, Node], reader: Reader, where: str) -> AnyArray:
     return array.T if node.get("order") == "F" else array
 
 
-# -- Arrays of Python's objects: class names, above all ---------------------------------------------
+# -- Arrays of Python objects, mostly class names ---------------------------------------------------
 
 
 def _write_objects(value: AnyArray, writer: Writer, where: str) -> dict[str, Node]:
-    """Write each distinct value once, and which of them stands where."""
+    """Write each distinct value once, and an index into them for each entry."""
     code_of: dict[Any, int] = {}
     distinct: list[Any] = []
     codes = np.empty(value.size, dtype=np.int64)
     for i, item in enumerate(value.ravel().tolist()):
-        # 1, 1.0 and True are equal; their types are not.
+        # 1, 1.0 and True are equal but have different types.
         key = (type(item), item) if type(item) in (str, int, bool, type(None)) else i
         if key not in code_of:
             code_of[key] = len(distinct)
@@ -199,7 +199,7 @@ def _read_csr(node: dict[str, Node], reader: Reader, where: str) -> Any:
     kind = sparse.csr_array if node["array"] else sparse.csr_matrix
     parts = tuple(reader.value(node[name], f"{where}.{name}") for name in ("data", "indices", "indptr"))
     matrix = kind(parts, shape=tuple(node["shape"]))
-    # Compiled code does not look whether an index lies within the matrix.
+    # Compiled code does not check that an index lies within the matrix.
     matrix.check_format(full_check=True)
     return matrix
 
@@ -212,14 +212,14 @@ def write_tensor(value: torch.Tensor, writer: Writer, where: str) -> dict[str, N
     node: dict[str, Node] = {"device": str(value.device)}
     plain = value.detach().cpu().contiguous()
     if plain.dtype == torch.bfloat16:
-        # numpy has no such type.
+        # numpy has no bfloat16.
         node["bits"], plain = "bfloat16", plain.view(torch.int16)
     return {**node, **_write_array(plain.numpy(), writer, where)}
 
 
 def read_tensor(node: dict[str, Node], reader: Reader, where: str) -> torch.Tensor:
     """Return the tensor of a node, on its device."""
-    # Cloned, so that torch has allocated it.
+    # Cloned, so that torch owns the memory.
     tensor = torch.from_numpy(_read_array(node, reader, where)).clone()
     if node.get("bits") == "bfloat16":
         tensor = tensor.view(torch.bfloat16)
@@ -227,7 +227,7 @@ def read_tensor(node: dict[str, Node], reader: Reader, where: str) -> torch.Tens
 
 
 def read_device(name: str) -> torch.device:
-    """Return the device that was used, or the CPU where there is none like it."""
+    """Return the device that was used, or the CPU if it is not available."""
     device = torch.device(name)
     mps = int(torch.backends.mps.is_available())
     count = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": mps}.get(device.type, 0)
@@ -259,12 +259,12 @@ _BIT_GENERATORS: dict[str, Any] = {
         np.random.SFC64,
     )
 }
-# Positions inside a block of random words, which numpy itself does not check: name -> largest.
+# Positions inside a generator's buffer -> largest valid value; numpy does not check them.
 _POSITIONS = {"pos": 624, "buffer_pos": 4}
 
 
 def _check_state(state: Any, where: str) -> None:
-    """Refuse positions outside the generator's block."""
+    """Raise an error for positions outside the generator's buffer."""
     if not isinstance(state, dict) or state.get("bit_generator") not in _BIT_GENERATORS:
         raise ModelError(f"{where} is not the state of a random generator of numpy.")
     inner = state.get("state")
@@ -281,7 +281,7 @@ def _write_random_state(value: np.random.RandomState, writer: Writer, where: str
 def _read_random_state(node: dict[str, Node], reader: Reader, where: str) -> np.random.RandomState:
     state = reader.value(node["state"], where)
     _check_state(state, where)
-    # Seeded only to have a stream whose state can be set.
+    # The seed does not matter: the state is set below.
     stream = np.random.RandomState(_BIT_GENERATORS[state["bit_generator"]](0))
     stream.set_state(state)
     return stream

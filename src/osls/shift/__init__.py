@@ -1,4 +1,4 @@
-"""Label shift among the known classes: how common is each of them now."""
+"""Label shift among the known classes: estimates of their shares in the target."""
 
 from osls.shift.base import LabelShiftEstimator
 from osls.shift.bbse import BBSE

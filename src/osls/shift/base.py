@@ -1,4 +1,4 @@
-"""The contract of every closed-set label shift estimator: how much more common did each class become?"""
+"""The base class of all closed-set label shift estimators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SUM_TOLERANCE = 1e-3
 
 
 class LabelShiftEstimator(BaseEstimator):  # type: ignore[misc]
-    """Estimate w(j) = p_target(y = j) / p_source(y = j) from a classifier's outputs, p(x | y) being the same.
+    """Estimate w(j) = p_target(y = j) / p_source(y = j) from a classifier's outputs, assuming equal p(x | y).
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def _outputs(proba: Floats, soft: bool) -> Floats:
 
 
 def check_proba(proba: ArrayLike, name: str) -> Floats:
-    """Return a matrix of probabilities, each row summing to one, or say what is wrong with it."""
+    """Return a matrix of probabilities, each row summing to one; otherwise raise an error that says why."""
     array = np.asarray(proba, dtype=np.float64)
     if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] < 2:
         raise ValueError(

@@ -26,7 +26,7 @@ class BBSE(LabelShiftEstimator):
     soft : bool, default=False
         Count mean probabilities rather than predicted classes.
     calibration : {"none", "temperature", "vector", "bcts"}, default="none"
-        Calibration of the probabilities on the source rows, first. It matters to the soft form and to
+        How the probabilities are first calibrated, on the source rows. It affects the soft form and
         :meth:`correct`.
 
     Attributes
@@ -62,6 +62,6 @@ class BBSE(LabelShiftEstimator):
     def _fit(self, source: Floats, y: Ints, target: Floats) -> None:
         self.confusion_ = confusion(source, y, soft=self.soft)
         shift = output_shares(target, soft=self.soft) - self.confusion_.sum(axis=1)
-        # The least-squares solution of least norm in w - 1: what the data do not determine stays unshifted.
+        # The least-squares solution with the smallest w - 1: undetermined directions stay unshifted.
         change = np.linalg.lstsq(self.confusion_, shift, rcond=None)[0]
         self._set_weights(np.maximum(1 + change, 0.0))

@@ -1,8 +1,8 @@
 r"""Calibration of a classifier's probabilities on held-out rows.
 
 All maps are of the form :math:`\tilde p \propto \exp(s \odot \log p + b)` and minimise the log loss:
-*temperature* has one scale for all classes and no bias, *bias-corrected temperature* (BCTS) one scale and a
-bias a class, *vector scaling* a scale and a bias a class.
+*temperature* has one scale for all classes and no bias, *bias-corrected temperature* (BCTS) has one scale and
+a bias per class, *vector scaling* has a scale and a bias per class.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from osls._core.saving import saveable
 Calibration = Literal["none", "temperature", "vector", "bcts"]
 
 _FLOOR = 1e-3
-# A class that no tree voted for has probability 0; a scale a class would chase anything further out.
+# A class that no tree votes for has probability 0. With a lower floor such outliers would dominate the fit.
 _FLOOR_FOR_BIAS = 1e-6
 
 
@@ -112,6 +112,6 @@ def _fit_with_bias(proba: Floats, y: Ints, n_scales: int) -> Calibrator:
 
 
 def _centred_log(proba: Floats, floor: float) -> Floats:
-    """Log-probabilities with mean zero over the classes: the scale a class needs a fixed origin."""
+    """Log-probabilities with mean zero over the classes: scales per class need a fixed origin."""
     log = np.log(np.maximum(proba, floor))
     return np.asarray(log - log.mean(axis=1, keepdims=True))

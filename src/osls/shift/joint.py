@@ -1,10 +1,10 @@
-"""All known classes at once, from one model of the k source classes *and* the target.
+"""Joint estimate of all known shares, from one model of the k source classes *and* the target.
 
-Class-wise BBE on a source classifier (Algorithm 2) credits a known class with everything the classifier
-takes for it, the novel class included. Here column k of a cross-fitted (k+1)-way model is the target
-itself, so its outputs order the rows by p_j / p_t, which is the best order there is for finding a pure bin
-of class j; and the bins are then solved together, so that one class's stray members in another's bin are
-not counted twice. The paper names this step, a direct estimate of the joint marginal, as future work.
+Class-wise BBE on a source classifier (Algorithm 2) counts for a known class every row that the classifier
+takes for it, novel rows included. Here column k of a cross-fitted (k+1)-way model is the target itself, so
+its outputs order the rows by p_j / p_t, which is the optimal order for finding a pure bin of class j. The
+bins are then solved jointly, so that rows of one class in another class's bin are not counted twice. The
+paper names this step, a direct estimate of the joint marginal, as future work.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class JointEstimate(NamedTuple):
 def joint_estimate(
     scores_source: Floats, y_source: Ints, scores_target: Floats, *, delta: float = 0.1, gamma: float = 0.01
 ) -> JointEstimate:
-    """Shares of the k known classes in the target, jointly, with standard errors that take the bins as given.
+    """Estimate the shares of the k known classes jointly, with standard errors for fixed bins.
 
     Parameters
     ----------
@@ -65,11 +65,12 @@ def joint_range(
 ) -> Floats:
     r"""Bounds for all shares, the novel one last, that hold at once with probability ``level``.
 
-    The programme of :mod:`osls.shift.programme` over the same bins, its slack the Dvoretzky-Kiefer-Wolfowitz
-    bands of the k + 1 samples along the k columns: :math:`\epsilon = \sqrt{\log(2k(k+1)/(1-level)) / 2n}`
-    holds for every threshold, so the bins may be chosen on the same rows. That the bins hold nothing novel is
-    assumed (strong positivity); if no mix fills them all, that was wrong, and what is left is the range
-    without it: upper ends for the known classes, a lower end for the novel share.
+    The linear programme of :mod:`osls.shift.programme` over the same bins. Its slack is the
+    Dvoretzky-Kiefer-Wolfowitz bands of the k + 1 samples along the k columns:
+    :math:`\epsilon = \sqrt{\log(2k(k+1)/(1-level)) / 2n}` holds for every threshold, so the bins may be
+    chosen on the same rows. The bins are assumed to hold nothing novel (strong positivity). If no mix fills
+    them all, the range without this assumption is returned: only upper ends for the known classes and a lower
+    end for the novel share.
 
     Parameters
     ----------
@@ -126,9 +127,9 @@ def solve_bins(
     r"""Non-negative mix that explains the target's mass in every bin, up to sampling error.
 
     In pure bins :math:`\sum_j \pi_j p_j(b) = p_t(b)` holds for all b, the case of equality of the programme
-    in :mod:`osls.shift.programme`. Sample shares miss it by their noise, so each equation is weighted by its
-    standard error. Insisting on :math:`\le` instead would let one stray row in the bin of a class that the
-    target lacks rule out the class it strayed from.
+    in :mod:`osls.shift.programme`. Sample shares deviate by noise, so each equation is divided by its
+    standard error. A strict :math:`\le` would be fragile: if the target lacks class i, a single source row of
+    class j in the bin of class i would force the share of class j to zero.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ def _bin_errors(
     mix: Floats, class_counts: Ints, class_sizes: Ints, target_counts: Ints, target_size: int
 ) -> Floats:
     """Standard error of what a mix leaves unexplained in each bin."""
-    # Half a row more: the error of an empty bin is not zero.
+    # Add half a row, so that the error of an empty bin is not zero.
     smooth = (class_counts + 0.5) / (class_sizes + 1)
     smooth_target = (target_counts + 0.5) / (target_size + 1)
     variance = smooth_target * (1 - smooth_target) / target_size

@@ -22,19 +22,19 @@ from osls.shift.calibration import Calibration
 
 @saveable
 class MLLS(LabelShiftEstimator):
-    """Label shift weights by maximum likelihood (Saerens et al.'s EM), the better for calibration.
+    """Label shift weights by maximum likelihood (the EM of Saerens et al.) on calibrated probabilities.
 
     Parameters
     ----------
     calibration : {"none", "temperature", "vector", "bcts"}, default="bcts"
-        Calibration of the probabilities on the source rows, first. The likelihood believes what it is given.
+        How the probabilities are first calibrated, on the source rows. The likelihood assumes calibration.
     source_prior : {"predicted", "labels"}, default="predicted"
         p_s in the formula: the mean of the (calibrated) source probabilities, with which an unshifted target
         gives exactly no shift, or the class shares of the labels. BCTS and vector scaling make them equal.
     tol : float, default=1e-7
         EM stops when no share moves more.
     max_iter : int, default=1000
-        EM stops after so many steps at the latest.
+        Largest number of EM steps.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class MLLS(LabelShiftEstimator):
         if self.max_iter < 1:
             raise ValueError(f"max_iter must be at least 1; got {self.max_iter}.")
         prior = source.mean(axis=0) if self.source_prior == "predicted" else self.source_marginal_
-        # A class that is never given any probability cannot be told apart: its share stays zero.
+        # Avoids 0 / 0 for a class that never gets any probability: its share stays zero.
         prior = np.maximum(prior, np.finfo(float).tiny)
         self.target_marginal_, self.n_iter_ = em_marginal(target / prior, prior, self.tol, self.max_iter)
         self.weights_ = self.target_marginal_ / prior
@@ -91,7 +91,7 @@ def em_marginal(ratio: Floats, start: Floats, tol: float, max_iter: int) -> tupl
     Parameters
     ----------
     ratio : array of shape (m, k)
-        p_s(j | x_i) / p_s(j), any positive scale a row.
+        p_s(j | x_i) / p_s(j); each row may have any positive scale.
     start : array of shape (k,)
         Where to start; classes with share zero stay there.
     tol : float
@@ -101,7 +101,7 @@ def em_marginal(ratio: Floats, start: Floats, tol: float, max_iter: int) -> tupl
     """
     share = start / start.sum()
     for n_iter in range(1, max_iter + 1):  # noqa: B007
-        # Averaging ratio / (ratio @ share) and then multiplying spares the (m, k) matrix of posteriors.
+        # Averaging ratio / (ratio @ share) before multiplying avoids the (m, k) matrix of posteriors.
         update = share * (ratio.T @ (1 / (ratio @ share))) / len(ratio)
         moved = np.abs(update - share).max()
         share = update

@@ -1,11 +1,11 @@
 r"""The linear programme behind open set label shift.
 
-Whatever is novel has non-negative density, so the known classes can explain at most what is there:
+The novel class has a non-negative density, so the known classes cannot exceed the target in any region:
 
 .. math:: \sum_j \pi_j\, p_j(b) \le p_t(b) \quad \text{for every region } b, \qquad \pi \ge 0, \quad
     \sum_j \pi_j \le 1 .
 
-With one pure region a class (strong positivity) the mix that explains those regions fully is the truth.
+With one pure region per class (strong positivity), the mix that explains those regions fully is the true one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.optimize import LinearConstraint, linprog, milp
 
 from osls._core.arrays import Bools, Floats
 
-# Branch and bound stops here; what it has not searched then widens the range, it never narrows it.
+# Branch and bound stops after this many nodes; an incomplete search can only make the range wider.
 _MAX_NODES = 20_000
 _ROUNDING = 1e-9
 
@@ -39,8 +39,8 @@ def largest_mix(class_shares: Floats, target_shares: Floats, objective: Floats |
     target_shares : array of shape (regions,)
         Share of the target in each region, plus slack for sampling if any.
     objective : array of shape (k,), optional
-        What to maximise; by default the target mass explained in the given regions. (The plain total
-        would trade a class whose members stray into the others' regions for those others.)
+        What to maximise; by default the target mass explained in the given regions. (The plain sum of shares
+        would drop a class that overlaps other classes' regions in favour of those classes.)
 
     Returns
     -------
@@ -101,7 +101,7 @@ def mix_range(
     k = class_shares.shape[1]
     each, total = np.eye(k), np.ones(k)
     if pure is None or not pure.any():
-        # Whatever lies below a feasible mix is feasible: only the smallest novel share needs a programme.
+        # Smaller shares than those of a feasible mix are feasible: only the least novel share needs linprog.
         low, most_novel = np.zeros(k), 1.0
         alone = np.divide(room[:, None], rows, out=np.full(rows.shape, np.inf), where=rows > 0)
         high = np.asarray(alone.min(axis=0))
@@ -140,7 +140,7 @@ def maximal_range(class_shares: Floats, target_shares: Floats) -> MixRange:
     everything = mix_range(class_shares, target_shares)
     largest = everything.classes[:, 1]
     if (class_shares @ largest <= target_shares + _ROUNDING * class_shares.max(axis=1)).all():
-        # All of them at once: the only maximal mix.
+        # All classes can have their largest share at once: this is the only maximal mix.
         return MixRange((everything.novel[0], everything.novel[0]), np.column_stack([largest, largest]))
     k = class_shares.shape[1]
     used = class_shares.max(axis=1) > 0

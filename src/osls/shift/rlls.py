@@ -1,6 +1,6 @@
 r"""Regularised learning under label shift.
 
-BBSE's system, solved for the change :math:`\theta = w - 1` and with a price on it:
+The equations of BBSE, solved for the change :math:`\theta = w - 1` with a penalty on its norm:
 
 .. math:: \min_{\theta \ge -1}\ \|C \theta - (\mu_t - \mu_s)\|_2 + \lambda \|\theta\|_2, \qquad
     \lambda = 3 \kappa \Big(\frac{2 \log(2k/\delta)}{3 n} + \sqrt{\frac{2 \log(2k/\delta)}{n}}\Big) .
@@ -16,7 +16,7 @@ from osls._core.saving import saveable
 from osls.shift.base import LabelShiftEstimator, confusion, output_shares
 from osls.shift.calibration import Calibration
 
-# From "the equation alone" to "no change at all", as logarithms.
+# Range of the penalty weight, as logarithms: from no penalty to practically no change.
 _LOG_WEIGHTS = (-40.0, 10.0)
 
 
@@ -33,7 +33,7 @@ class RLLS(LabelShiftEstimator):
     delta : float, default=0.05
         Level of the penalty's bound.
     calibration : {"none", "temperature", "vector", "bcts"}, default="none"
-        Calibration of the probabilities on the source rows, first.
+        How the probabilities are first calibrated, on the source rows.
 
     Attributes
     ----------
@@ -86,8 +86,8 @@ class RLLS(LabelShiftEstimator):
 def least_norms(matrix: Floats, vector: Floats, penalty: float) -> Floats:
     r"""Minimise :math:`\|A\theta - b\|_2 + \lambda\|\theta\|_2` over :math:`\theta \ge -1`.
 
-    Neither norm is squared, so neither is smooth at zero. But whatever the minimiser, no other theta has both
-    norms smaller, so it also minimises the sum of *squares* for some weight between them: a search along that
+    Neither norm is squared, so neither is smooth at zero. But no theta makes both norms smaller than at the
+    minimiser, so the minimiser also minimises a weighted sum of *squares* for some weight: a search over that
     one-parameter family of bounded least-squares problems finds it.
     """
     k = matrix.shape[1]

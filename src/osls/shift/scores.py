@@ -1,4 +1,4 @@
-"""Scores by models that did not see the row: all that a mix is estimated from."""
+"""Held-out and out-of-fold scores, from which a class mix is estimated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from osls.shift.joint import domain_score
 
 @dataclass(frozen=True)
 class HeldOutScores:
-    """What the models of steps 2 and 3 say of held-out source and target rows.
+    """Scores of held-out source and target rows by the models of steps 2 and 3.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class HeldOutScores:
         The source classifier's probabilities.
     domain_source, domain_target : arrays
         Either the (k+1)-way model's probabilities, which can be turned into a domain score for any mix; or
-        the scores, one a row, of a discriminator that was trained for one mix.
+        the scores, one per row, of a discriminator that was trained for one mix.
     """
 
     y: Ints
@@ -41,7 +41,7 @@ class HeldOutScores:
         return (mix / self.source_marginal)[self.y]
 
     def domain(self, mix: Floats) -> tuple[Floats, Floats]:
-        """Scores of source and target rows for "from the source, if that had the mix ``mix``"."""
+        """P(source | x) of source and target rows, for a source re-weighted to the mix ``mix``."""
         if self.domain_source.ndim == 1:
             return self.domain_source, self.domain_target
         return domain_score(self.domain_source, mix), domain_score(self.domain_target, mix)

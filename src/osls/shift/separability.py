@@ -1,8 +1,8 @@
 """Label shift among the rows that the discriminator accepts as known (the paper's separability variant).
 
 If the novel class does not overlap the known ones, the rows accepted as known are a closed-set label shift
-problem, which maximum likelihood solves with every row instead of one bin a class. What is accepted depends
-on the mix, so the two are alternated.
+problem. Maximum likelihood solves it with all rows instead of one bin per class. Which rows are accepted
+depends on the mix, so the two steps alternate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from osls.mixture.bbe import bbe_by_class
 from osls.shift.mlls import em_marginal
 from osls.shift.scores import HeldOutScores
 
-# A class that the bins missed gets a chance: EM never moves a share away from zero.
+# Start value for classes that the bins missed: EM never moves a share away from zero.
 LEAST_SHARE = 1e-3
 
 
@@ -29,9 +29,9 @@ def separability_marginal(
     scores : HeldOutScores
         With calibrated class probabilities.
     mixture : MixtureEstimator
-        Says how many rows to accept.
+        Estimates how many rows to accept.
     tol, max_rounds : float, int
-        Stop when no share moves more than ``tol``, or after so many rounds.
+        Stop when no share moves more than ``tol``, or after ``max_rounds`` rounds.
     """
     mix = bbe_by_class(scores.class_source, scores.y, scores.class_target).marginal
     for _ in range(max_rounds):
@@ -45,9 +45,9 @@ def separability_marginal(
 def refined_marginal(scores: HeldOutScores, mix: Floats, error: Floats, mixture: MixtureEstimator) -> Floats:
     """Let one round of the alternation refine a mix, within its standard errors.
 
-    Bins use few rows, which costs precision where classes are small. Maximum likelihood uses all of them, but
-    believes the classifier's probabilities and counts novel rows that were accepted by mistake. So it decides
-    only what the bins leave open.
+    Bins use few rows, which costs precision where classes are small. Maximum likelihood uses all rows, but
+    relies on the classifier's probabilities and counts novel rows that were accepted by mistake. So it may
+    move each share by at most one standard error.
 
     Parameters
     ----------
