@@ -243,7 +243,7 @@ class TestKPU:
         np.testing.assert_allclose(model.history_[-1]["target_marginal"], model.target_marginal_)
 
     def test_needs_a_network(self, problem):
-        with pytest.raises(ValueError, match="network must be a network"):
+        with pytest.raises(ValueError, match="network must be a neural network"):
             KPU(network="trees").fit(**problem.training_data())
         with pytest.raises(ValueError, match="warm_start"):
             KPU(warm_start=1.0).fit(**problem.training_data())

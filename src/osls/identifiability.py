@@ -1,28 +1,29 @@
-r"""What can be known at all about the target's class mix (section 4 of the paper and its appendix).
+r"""Whether the target's class mix is identified (section 4 of the paper and its appendix).
 
-On a finite domain let A be the matrix of the known classes' p(x|y=j), one row a cell x, and b the target's
-p_t(x). A mix pi leaves the novel class the residual b - A pi and the share 1 - sum(pi). Three sets of mixes
-are of interest, each inside the one before:
+On a finite domain let A be the matrix of the known classes' p(x|y=j), one row per cell x, and b the target's
+p_t(x). A mix pi leaves the residual b - A pi and the share 1 - sum(pi) to the novel class. Three sets of
+mixes are of interest, each a subset of the one before:
 
-1. *Feasible*, no assumption: F = {pi >= 0, A pi <= b}. (Summed over x the last reads sum(pi) <= 1.) F holds
-   pi = 0 and with pi everything below it, so every class may be absent and the novel share may be 1; only
-   the other ends carry information. Class j's is min_x p_t(x) / p(x|y=j), which BBE estimates, and the
-   smallest novel share is a linear programme. Both are sharp. F is one point only if it is {0}.
+1. *Feasible*, no assumption: F = {pi >= 0, A pi <= b}. (Summed over x the last gives sum(pi) <= 1.) F has
+   pi = 0 and, with pi, every smaller mix. So every class may be absent and the novel share may be 1; only
+   the other ends carry information. The largest share of class j is min_x p_t(x) / p(x|y=j), which BBE
+   estimates; the smallest novel share is the solution of a linear programme. Both are sharp. F is one point
+   only if it is {0}.
 2. *Maximal*, if the novel class is irreducible (no part of it is distributed like a known class): no class
    can take a larger share. Since A >= 0, this says that every class j has a full cell, (A pi)(x) = p_t(x),
-   with p(x|y=j) > 0. A union of faces of F; its ends are a mixed-integer linear programme. It is one
-   point if and only if the classes' largest shares u_j = min_x p_t(x) / p(x|y=j) are feasible together,
-   A u <= b; and then every class with u_j > 0 has a full cell without any other such class. So strong
-   positivity is what irreducibility alone needs, and it is checked in linear time.
+   with p(x|y=j) > 0. This is a union of faces of F; a mixed-integer linear programme finds its ends. It is
+   one point if and only if the classes' largest shares u_j = min_x p_t(x) / p(x|y=j) are feasible together,
+   A u <= b; and then every class with u_j > 0 has a full cell without any other such class. So irreducibility
+   alone identifies the mix only under strong positivity, which is checked in linear time.
 3. *Weak positivity*, the paper's solutions: the full cells X_wp have a matrix of full column rank. These
    are the vertices of {A pi <= b} (no sign constraint) that are non-negative: finitely many, found among
    the k-subsets of cells. They are maximal: from A_wp pi' <= b_wp = A_wp pi and pi' >= pi follows
    A_wp (pi' - pi) = 0. If every cell with known mass is full (separability), {A pi <= b} is a cone with one
    vertex, so there is one solution.
 
-The programme's smallest novel share is a solution's whenever its optimum has k independent full cells; it is
-smaller than every solution's if the optimum needs some pi_j = 0 instead. The largest novel share among the
-solutions is no linear programme: to find it is to search the vertices.
+The programme's smallest novel share belongs to a solution whenever its optimum has k independent full cells.
+It is smaller than that of every solution if the optimum needs some pi_j = 0 instead. The largest novel share
+among the solutions is not a linear programme: finding it means searching the vertices.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ from osls.shift.programme import MixRange, largest_mix, maximal_range, mix_range
 __all__ = ["Identifiability", "Solution", "check", "independence_gap", "strictly_linearly_independent"]
 
 _SUM = 1e-6  # how far a distribution's sum may be from one
-_ZERO = 1e-12  # probabilities below are rounding
+_ZERO = 1e-12  # smaller probabilities are rounding errors
 _RANK = 1e-7  # smallest singular value of a full-rank matrix whose rows have maximum one
-_SAME = 1e-6  # solutions closer than this are one
+_SAME = 1e-6  # solutions closer than this count as one
 _CHUNK = 8192
 _TRIES = 32
 
@@ -85,11 +86,11 @@ class Identifiability:
     strong_positivity, separability : bool
         Some mix satisfies the sufficient condition of Proposition 2; that mix is then the only solution.
     solutions : tuple of Solution or None
-        All of them, smallest novel share first; None if there are too many subdomains to try.
+        All solutions, smallest novel share first; None if there are too many subdomains to try.
     feasible : MixRange
         Sharp ranges without any assumption, by linear programming.
     weak : MixRange or None
-        Ranges over ``solutions``; None if there are none or they are not known.
+        Ranges over ``solutions``; None if there is no solution or they are not known.
     p_x_given_y, p_target : arrays
         The problem.
     """
@@ -119,7 +120,7 @@ class Identifiability:
     def irreducible(self) -> MixRange:
         """Sharp ranges if no part of the novel class is distributed like a known class.
 
-        A search that can take long on hundreds of cells, so it runs when first asked for.
+        The search can be slow with hundreds of cells, so it runs on first access.
         """
         return maximal_range(self.p_x_given_y, self.p_target)
 
@@ -127,7 +128,7 @@ class Identifiability:
 def check(
     p_x_given_y: ArrayLike, p_target: ArrayLike, *, tol: float = 1e-9, max_subsets: int = 200_000
 ) -> Identifiability:
-    """Decide whether a discrete problem determines the target's class mix, and if not, how far.
+    """Decide whether a discrete problem determines the target's class mix; if not, give its ranges.
 
     Parameters
     ----------
@@ -191,7 +192,7 @@ def check(
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """The cells that hold known mass, their rows scaled to maximum one so that one tolerance fits all."""
+    """The cells with known mass; rows are scaled to maximum one, so that one tolerance fits all."""
 
     index: Ints
     shares: Floats
@@ -270,7 +271,7 @@ def _search(cells: _Cells, classes: Floats, target: Floats) -> Floats:
         mix = largest_mix(classes, target, objective)
         full = cells.shares @ mix >= cells.room - _RANK
         if cells.full_rank(full):
-            # The programme is exact to 1e-7 or so; its full cells determine the vertex exactly.
+            # The programme is accurate to about 1e-7; its full cells determine the vertex exactly.
             exact = np.linalg.lstsq(cells.shares[full], cells.room[full])[0][None]
             accepted.append(exact[cells.accepts(exact)])
     return _distinct(np.concatenate(accepted))
@@ -285,7 +286,7 @@ def _distinct(mixes: Floats) -> Floats:
     if not kept:
         return mixes
     rows = np.clip(kept, 0.0, 1.0)
-    # Rounded, so that equal shares fall back on the classes' order and not on noise.
+    # Rounded, so that ties are broken by the classes' shares and not by rounding errors.
     order = np.lexsort((*rows.T[::-1], -rows.sum(axis=1).round(9)))
     return np.asarray(rows[order])
 
@@ -345,12 +346,12 @@ def _verdict(
 
 
 def _check_distributions(p_x_given_y: ArrayLike, p_target: ArrayLike) -> tuple[Floats, Floats]:
-    """Return both as fresh float arrays, or say which argument is no distribution and why."""
+    """Return both as new float arrays; otherwise raise an error that names the argument and the reason."""
     classes = _check_numbers(p_x_given_y, "p_x_given_y")
     target = _check_numbers(p_target, "p_target")
     if classes.ndim != 2 or classes.size == 0:
         raise ValueError(
-            "p_x_given_y must be a matrix, one row a cell and one column a known class; "
+            "p_x_given_y must be a matrix, one row per cell and one column per known class; "
             f"got shape {classes.shape}."
         )
     if target.shape != classes.shape[:1]:
@@ -408,7 +409,7 @@ def independence_gap(densities: ArrayLike, weights: ArrayLike | None = None) -> 
     values = _check_numbers(densities, "densities")
     if values.ndim != 2 or values.size == 0:
         raise ValueError(
-            f"densities must be a matrix, one row a grid point and one column a class; got {values.shape}."
+            f"densities must be a matrix, one row per point and one column per class; got {values.shape}."
         )
     n, k = values.shape
     if weights is None:

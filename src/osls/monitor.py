@@ -3,18 +3,18 @@ r"""The class mix and the novel share batch by batch, with alarms whose false al
 *The mix* of a batch is the maximum likelihood mix of the model's (k+1)-way probabilities, found by EM from
 the mix that the model was fitted to, with an interval by a bootstrap over the rows of the batch.
 
-*An alarm* does not rest on that estimate, nor on the probabilities being right. If nothing has moved, the
-mean probability of a class over a batch and over the reference rows have the same expectation, whatever the
-model. They are means of numbers in [0, 1], so the chance that they differ by as much as they do follows from
-the exponent of Hoeffding's inequality for a known variance (theorem 3 of [1]_), into which the common mean
-and variance of all the rows are put; it holds for rare classes and small batches, where a normal
-approximation would cry wolf. The batch number i spends :math:`\alpha_i = 6 \alpha / (\pi^2 i^2)`, which sums
-to :math:`\alpha`: half on the batch itself, half on the last eight batches taken together (for slow moves),
-and of each half one half on the novel share and the other on the known classes, in equal parts. So with a
-level of 95 % the chance that a run of any length without a move ever raises an alarm is about 5 % at most.
+*An alarm* does not depend on that estimate, nor on calibrated probabilities. If nothing has changed, the
+mean probability of a class over a batch and over the reference rows have the same expectation, for any
+model. They are means of numbers in [0, 1], so the p-value of their difference follows from the exponent of
+Hoeffding's inequality for a known variance (theorem 3 of [1]_), with the common mean and variance of all
+rows. It is valid for rare classes and small batches, where a normal approximation would give false alarms.
+Batch number i may use :math:`\alpha_i = 6 \alpha / (\pi^2 i^2)` of the error budget, which sums to
+:math:`\alpha`: half for the batch itself, half for the last eight batches together (for slow changes).
+Half of each goes to the novel share and half to the known classes, in equal parts. So with a level of 95 %,
+a run of any length without a change ever raises an alarm with a probability of at most about 5 %.
 
-What appears beyond the model's own novel class is not looked for: such rows are shared out among the k + 1
-classes that the model knows. Fit again on recent rows to look for it.
+A second novel class, besides the model's own, is not detected: its rows are divided among the k + 1
+classes that the model knows. Fit again on recent rows to detect it.
 
 References
 ----------
@@ -43,7 +43,7 @@ Scope = Literal["batch", "recent batches"]
 
 @dataclass(frozen=True)
 class Alarm:
-    """A class that has moved: its share in the reference and now, and where it was seen."""
+    """A class whose share has changed: the share in the reference and now, and the scope of the test."""
 
     class_name: str
     before: float
@@ -54,7 +54,7 @@ class Alarm:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What was found in one batch; shares that the model cannot measure are nan."""
+    """Results for one batch; shares that the model cannot measure are nan."""
 
     name: str
     rows: int
@@ -73,7 +73,7 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class Reference:
-    """What batches are held against: shares, their interval, and the moments of how many rows."""
+    """What batches are compared with: shares, their interval, and the moments of the reference rows."""
 
     share: Floats
     interval: Floats | None
@@ -90,26 +90,26 @@ class Monitor:
     classes : sequence of str
         Names of the k known classes, then of the novel one.
     level : float, default=0.95
-        Level of the intervals; one minus it bounds the chance of a false alarm over all batches together.
+        Level of the intervals; one minus it bounds the probability of any false alarm over all batches.
     reference_proba : array-like of shape (m, k + 1), optional
         Out-of-sample probabilities of the rows that the mix was estimated from: ``target_proba_``. With
-        them the reference's own uncertainty counts, and a bias of the model cancels. Without, the reference
-        is taken as exact.
+        them, the uncertainty of the reference counts and a bias of the model cancels. Without them, the
+        reference is taken as exact.
     reference_interval : array-like of shape (k + 1, 2), optional
-        Interval of the reference's mix, for pages.
+        Interval of the reference's mix, for reports.
     against : {"fit", "first"}, default="fit"
-        What a move is measured from: the rows of the fit, or the first batch.
+        What batches are compared with: the rows of the fit, or the first batch.
     n_bootstrap : int, default=100
-        Bootstrap replicates behind the intervals.
+        Bootstrap replicates for the intervals.
     seed : int, default=0
-        Their seed.
+        Seed of the bootstrap.
 
     Attributes
     ----------
     batches : list of BatchReport
         The batches so far.
     reference : Reference or None
-        What they are held against; None until the first batch if that is to be it.
+        What they are compared with; None before the first batch if ``against`` is "first".
 
     Examples
     --------
@@ -152,7 +152,7 @@ class Monitor:
         fit = Reference(
             self.marginal,
             None if reference_interval is None else np.asarray(reference_interval, dtype=float),
-            # Unknown rows may be as spread out as yes and no.
+            # Without the rows, assume the largest variance: that of probabilities 0 and 1.
             Moments(self.marginal, self.marginal, np.inf) if proba is None else Moments.of(proba),
         )
         self.reference: Reference | None = fit if against == "fit" else None
@@ -160,7 +160,7 @@ class Monitor:
 
     @property
     def measurable(self) -> Bools:
-        """Classes that the model can find: it gives no probability to one that had a share of zero."""
+        """Classes that the model can predict: one with a share of zero never gets any probability."""
         return np.asarray(self.marginal > 0)
 
     def update(self, name: str, proba: ArrayLike, *, origin: Mapping[str, Any] | None = None) -> BatchReport:
@@ -169,11 +169,11 @@ class Monitor:
         Parameters
         ----------
         name : str
-            What to call it.
+            Name of the batch.
         proba : array-like of shape (rows, k + 1)
             The model's probabilities.
         origin : mapping, optional
-            Anything worth keeping with it (of JSON's types): the file, its digest, the time.
+            Further information to store (of JSON's types): the file, its digest, the time.
         """
         rows = self._checked(proba, f"batch {name!r}")
         share, interval = self._estimate(rows)
@@ -208,7 +208,7 @@ class Monitor:
 
     def _alarms(self, report: BatchReport) -> tuple[Alarm, ...]:
         assert self.reference is not None
-        # The first batch is no test if it is the reference.
+        # The first batch is not tested if it is the reference.
         i = len(self.batches) + (self.against == "fit")
         seen = np.flatnonzero(self.measurable)
         allowed = 6 * (1 - self.level) / (np.pi * i) ** 2 / 2 * self._parts()
@@ -235,7 +235,7 @@ class Monitor:
         return tuple(alarms)
 
     def _parts(self) -> Floats:
-        """How the chance of a false alarm is shared out: half to the novel class, half to the known ones."""
+        """How the false alarm probability is divided: half for the novel class, half for the known ones."""
         parts = self.measurable.astype(float)
         parts[:-1] /= max(1.0, parts[:-1].sum())
         return np.asarray(parts / parts.sum())
@@ -244,7 +244,7 @@ class Monitor:
         rows = np.asarray(proba, dtype=float)
         if rows.ndim != 2 or rows.shape[1] != len(self.classes):
             raise ValueError(
-                f"{what} must have {len(self.classes)} columns, one a class; got shape {rows.shape}."
+                f"{what} must have {len(self.classes)} columns, one per class; got shape {rows.shape}."
             )
         if len(rows) == 0:
             raise ValueError(f"{what} has no rows.")
@@ -253,7 +253,7 @@ class Monitor:
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, in JSON's types; what is not a number is null."""
+        """Return the whole state in JSON's types; nan becomes null."""
         reference = None
         if self.reference is not None:
             known, interval = self.reference, self.reference.interval
@@ -279,7 +279,7 @@ class Monitor:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Go on from :meth:`to_dict`."""
+        """Restore a monitor from :meth:`to_dict`."""
         if state.get("schema") != SCHEMA:
             raise ValueError(
                 f"the state has schema {state.get('schema')!r}, this version of osls reads {SCHEMA}; "
@@ -326,7 +326,7 @@ def _checked_marginal(marginal: ArrayLike, n_classes: int) -> Floats:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and dataclass contents as lists; nan as None, which JSON has."""
+    """Convert arrays and tuples to lists, and nan to None, because JSON has no nan."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -337,12 +337,12 @@ def _plain(value: Any) -> Any:
 
 
 def _shares(values: Any, n_classes: int, what: str, width: int | None = None) -> Floats:
-    """Return one number in [0, 1], or ``width`` of them, a class; null is nan."""
+    """Return one number in [0, 1], or ``width`` of them, per class; null becomes nan."""
     shares = np.array(values, dtype=float)
     if shares.shape != ((n_classes,) if width is None else (n_classes, width)):
         raise ValueError(f"{what} of the state does not hold a number for each of {n_classes} classes.")
     if ((shares < -1e-9) | (shares > 1 + 1e-9)).any():
-        raise ValueError(f"{what} of the state has numbers that are no shares: they lie in [0, 1].")
+        raise ValueError(f"{what} of the state has numbers outside [0, 1], which are not shares.")
     return shares
 
 

@@ -1,4 +1,4 @@
-"""The methods PULSE is compared with, under the same contract."""
+"""The methods that PULSE is compared with, all with the same interface."""
 
 from osls.baselines.backprop_oda import BackpropODA
 from osls.baselines.cmu import CMU

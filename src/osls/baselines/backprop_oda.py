@@ -16,24 +16,24 @@ from osls.baselines.open_set_losses import boundary_loss, reversal_strength, rev
 @saveable
 @inherit_parameters
 class BackpropODA(DeepAdapter):
-    r"""A (k+1)-way classifier whose last class is what target rows are pushed towards or away from.
+    r"""A (k+1)-way classifier; adversarial training moves target rows towards or away from its last class.
 
-    The classifier is trained to give target rows the probability t = 1/2 of the unknown class, the features,
-    through gradient reversal, to move that probability away from t: each row must choose a side. The
-    prediction is the most probable of the k+1 classes.
+    The classifier is trained to give target rows the probability t = 1/2 of the unknown class. The features
+    are trained, by gradient reversal, to move that probability away from t, so each row becomes clearly known
+    or clearly unknown. The prediction is the most probable of the k+1 classes.
 
     Parameters
     ----------
     boundary : float, default=0.5
         t.
     strength : float, default=1.0
-        Of the gradient reversal at the end of its usual schedule; constant in the authors' code, where the
-        features come pre-trained.
+        Strength of the gradient reversal at the end of its usual schedule; constant in the authors' code,
+        where the features are pre-trained.
     align : bool, default=True
-        False drops the loss on the target. Then nothing teaches the unknown class, and no row is novel.
+        False drops the loss on the target. Then the unknown class is not trained, and no row is novel.
     threshold : float, optional
-        Least p / (p + p_unknown) of a known row, with p its best known class's probability; 0.5 is the
-        most probable class.
+        Smallest p / (p + p_unknown) of a known row, with p the probability of its best known class; 0.5
+        predicts the most probable class.
     network, max_steps, callback, novel_label, device, random_state
         As in :class:`osls.baselines.deep.DeepAdapter`.
 

@@ -35,7 +35,7 @@ class Ensemble(nn.Module):
 
 
 def known_weight(uncertainty: Uncertainty) -> Tensor:
-    """Mean of the three, each turned so that one means known."""
+    """Mean of the three uncertainties, each turned so that 1 means known."""
     return (1 - uncertainty.entropy + 1 - uncertainty.consistency + uncertainty.confidence) / 3
 
 
@@ -45,16 +45,16 @@ class CMU(DeepAdapter):
     r"""Adversarial alignment weighted by three uncertainties of an ensemble, which also find the novel rows.
 
     The weight of a target row is the mean of one minus the entropy, one minus the disagreement, and the
-    confidence of five classifiers; the weight of a source class is how often the target rows over the
-    threshold are given that class. The ensemble calibrates the probabilities that the three are read from,
-    and over the target each is scaled to [0, 1]. A row that weighs less than :math:`w_0 = 0.5` is novel.
+    confidence of five classifiers. The weight of a source class is the mean probability of that class over
+    the target rows above the threshold. The three uncertainties come from the ensemble's probabilities, and
+    each is scaled to [0, 1] over the target. A row with a weight below :math:`w_0 = 0.5` is novel.
 
     Parameters
     ----------
     n_classifiers : int, default=5
         Members of the ensemble.
     warm_up : float, default=0.2
-        Share of the steps spent on the source alone, before there are weights worth using.
+        Share of the steps that train on the source only, before the weights are reliable.
     align : bool, default=True
         False drops the adversarial loss.
     threshold : float, optional
@@ -64,8 +64,8 @@ class CMU(DeepAdapter):
 
     Notes
     -----
-    The authors' classifiers differ by the image augmentation that each is shown. Tables have none; here each
-    has its own bootstrap sample of the source.
+    The authors train each classifier with a different image augmentation. Tables have none, so here each
+    classifier has its own bootstrap sample of the source.
 
     References
     ----------
@@ -124,13 +124,13 @@ class CMU(DeepAdapter):
         scores = torch.from_numpy(self._score(fit.net, fit.target, self._calibrate(fit))).to(fit.source)
         threshold = self.own_threshold if self.threshold is None else self.threshold
         known = scores[scores[:, -1] >= threshold, :-1]
-        # Without a row or a second class there is nothing to weigh by.
+        # Without known rows, or with one class, all weights are equal.
         fit.kept["class_weight"] = (
             min_max(known.mean(dim=0)) if len(known) and fit.k > 1 else torch.ones(fit.k).to(fit.source)
         )
 
     def _loss(self, fit: Fit, batch: Batch) -> Tensor:
-        # The ensemble judges the features and, from here on, must not shape them.
+        # Detached: from this phase on, the ensemble's loss must not change the features.
         loss = source_loss(fit, batch) + self._ensemble_loss(fit, batch.source.detach(), batch)
         if not self.align:
             return loss

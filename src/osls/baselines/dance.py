@@ -34,7 +34,7 @@ class CosineClassifier(nn.Module):
 
 
 class MemoryBank:
-    """The last known unit features of every target row."""
+    """The most recent features of every target row, scaled to unit length."""
 
     def __init__(self, features: Tensor, momentum: float):
         self.features = normalize(features)
@@ -43,7 +43,7 @@ class MemoryBank:
     def update(self, rows: Tensor, features: Tensor) -> None:
         """Move the rows' features towards the new ones; momentum 0 replaces them."""
         mixed = self.momentum * self.features[rows] + (1 - self.momentum) * features.detach()
-        # A new tensor: the step's gradient still needs the old one.
+        # Not in place: the backward pass of this step still needs the old tensor.
         self.features = self.features.index_copy(0, rows, normalize(mixed))
 
 
@@ -52,10 +52,10 @@ class MemoryBank:
 class DANCE(DeepAdapter):
     r"""Cluster the target around the known classes and around itself, and separate by entropy.
 
-    Each target row is drawn to its nearest neighbours, be they class prototypes or other target rows in a
+    Each target row is pulled towards its nearest neighbours, class prototypes or other target rows in a
     memory bank, by minimising the entropy of its similarities to them (neighbourhood clustering). Rows whose
     class entropy is more than a margin above or below :math:`\rho = \log(k) / 2` are pushed further away
-    from it (entropy separation). At the end rows above :math:`\rho` are novel.
+    from it (entropy separation). At the end, rows with an entropy above :math:`\rho` are novel.
 
     With one known class the entropy is always zero and no row can be novel.
 
@@ -66,13 +66,13 @@ class DANCE(DeepAdapter):
     margin : float, default=0.5
         Margin of the entropy separation.
     temperature : float, default=0.05
-        Of all similarities.
+        Temperature of all similarities.
     momentum : float, default=0.0
-        Of the memory bank.
+        Momentum of the memory bank.
     align : bool, default=True
         False drops the entropy separation (section E.5 of the OSLS paper).
     threshold : float, optional
-        Least score 1 - H / log k of a known row; the paper's rule H <= log(k) / 2 is 0.5.
+        Smallest score 1 - H / log k of a known row; 0.5 is the paper's rule H <= log(k) / 2.
     network, max_steps, callback, novel_label, device, random_state
         As in :class:`osls.baselines.deep.DeepAdapter`.
 

@@ -1,7 +1,7 @@
-"""What the five open set adaptation networks share, so that a method's file holds only its algorithm.
+"""The common part of the five open set adaptation networks; each method's file holds only its algorithm.
 
-A method is a backbone with heads, one or more phases of training (each a loss and a share of the steps),
-and a score that says how known a row looks. Rows that score below a threshold are called novel.
+A method is a backbone with heads, one or more phases of training (each with a loss and a share of the steps),
+and a score that is higher for rows that look known. Rows that score below a threshold are called novel.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Callback = Callable[[int, Floats], None]
 
 
 class Batch(NamedTuple):
-    """One step's rows: both sides' features from one pass, the source's classes, and row numbers by side."""
+    """The rows of one step: features of source and target, the source's classes, and the row numbers."""
 
     source: Tensor
     target: Tensor
@@ -85,38 +85,38 @@ def source_loss(fit: Fit, batch: Batch) -> Tensor:
 
 
 class DeepAdapter(OpenSetAdapter):
-    """Base of the adversarial and clustering methods; their novel share is the share they predict novel.
+    """Base of the adversarial and clustering methods; the novel share is the share of rows predicted novel.
 
     Parameters
     ----------
     align : bool, default=True
-        False drops the loss that aligns target with source, to see what it contributes.
+        False drops the loss that aligns target with source, for an ablation.
     threshold : float, optional
-        The least score of a row that is called known; by default the method's own. It applies when
-        predicting, so that ``set_params(threshold=...)`` works on a fitted model (``target_labels_`` keeps
-        the old one's answers); :func:`osls.baselines.best_threshold` finds the best in hindsight.
+        The smallest score of a row that is called known; by default the method's own threshold. It applies
+        at prediction, so ``set_params(threshold=...)`` works on a fitted model (``target_labels_`` does not
+        change); :func:`osls.baselines.best_threshold` finds the best one, given the true labels.
     network : callable, optional
         A function ``input_shape -> torch.nn.Module`` that makes the backbone, a module with an attribute
         ``out_features``; by default an MLP for tables and a small convnet for images.
     max_steps : int, optional
         Optimiser steps; by default about thirty epochs and at least 1,000.
     callback : callable, optional
-        Called after each epoch with its number and the target's probabilities at that time. Whoever has
-        the target's labels can follow the accuracy; the method never sees them.
+        Called after each epoch with its number and the target's current probabilities. If you have the
+        target's labels you can track the accuracy; the method never sees them.
     novel_label, device, random_state
         As in :class:`osls.PULSE`.
 
     Attributes
     ----------
     known_score_ : array of shape (m,)
-        How known each row of X_target looks.
+        Score of each row of X_target, higher if it looks known.
     known_labels_ : array of shape (m,)
-        The best known class of each.
+        The most probable known class of each row.
     history_ : list of dict
-        Phase, epoch, loss, share predicted novel and predicted mix, one record an epoch.
+        One record per epoch: phase, epoch, loss, share predicted novel and predicted mix.
     """
 
-    # The paper's rule: below this score a row is novel. And between what scores can lie.
+    # Rows below this score are novel (the paper's rule), and the range of possible scores.
     own_threshold: ClassVar[float] = 0.5
     score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     # Whether source batches hold every class equally often.
@@ -152,11 +152,11 @@ class DeepAdapter(OpenSetAdapter):
         self.device = device
         self.random_state = random_state
 
-    # -- What a method says -------------------------------------------------------------------------
+    # -- What a method implements -------------------------------------------------------------------
 
     @abstractmethod
     def _heads(self, width: int, k: int) -> dict[str, nn.Module]:
-        """Heads on ``width`` features by name; "classifier" has at least one output a class."""
+        """Heads on ``width`` features by name; "classifier" has at least one output per class."""
 
     @abstractmethod
     def _phases(self) -> Sequence[Phase]:
@@ -164,10 +164,10 @@ class DeepAdapter(OpenSetAdapter):
 
     @abstractmethod
     def _judge(self, net: nn.ModuleDict, features: Tensor, calibration: Any) -> tuple[Tensor, Tensor]:
-        """Probabilities of the k known classes (up to a factor), and how known each row looks."""
+        """Probabilities of the k known classes (up to a factor), and the score of each row."""
 
     def _calibrate(self, fit: Fit) -> Any:
-        """Return what the score needs to know of the target as a whole; most need nothing."""
+        """Return statistics of the whole target that the score needs; None for most methods."""
         return None
 
     # -- The training -------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def _state(fit: Fit, encoder: Encoder, calibration: Any, *, closed: bool) -> dic
 class _Drawer:
     """Draw a step's rows from both sides and send them through the backbone together.
 
-    Two passes would normalise each side by its own batch statistics, and hide what sets them apart.
+    With two passes, batch normalisation would use separate statistics and hide the difference of the sides.
     """
 
     def __init__(self, fit: Fit, source_weight: Floats, size: int, generator: torch.Generator):

@@ -1,4 +1,4 @@
-"""Domain discriminator: positive and unlabelled learning as if the known classes had kept their mix."""
+"""Domain discriminator: PU learning that assumes an unchanged mix of the known classes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def rescale(score: Floats, alpha: float, odds: float) -> Floats:
 @saveable
 @inherit_parameters
 class DomainDiscriminator(SourceOnly):
-    r"""Tell source from target, rescale to P(known), and let the source classifier share that out.
+    r"""Discriminate source from target, rescale to P(known), and split it by the source classifier.
 
-    The share of known rows is Elkan and Noto's ratio of out-of-fold outputs. There is no correction of the
-    label shift: a known class that became more frequent looks like target, and so like novel. The mix among
-    the known classes is that of the predictions.
+    The share of known rows is Elkan and Noto's ratio of out-of-fold outputs. The label shift is not
+    corrected: a known class that became more frequent looks like the target, and so like the novel class. The
+    mix among the known classes is that of the predictions.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ class DomainDiscriminator(SourceOnly):
     mixture : mixture estimator, optional
         How the known share is estimated; default :class:`osls.mixture.ElkanNoto`.
     n_folds, max_steps, novel_label, device, n_jobs, random_state
-        As in :class:`osls.baselines.SourceOnly`. With one fold the shares come from held-out rows, and the
-        target's answers from the model that was trained on most of them.
+        As in :class:`osls.baselines.SourceOnly`. With one fold the shares come from held-out rows, but the
+        target's probabilities come from a model that was trained on most target rows.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""k-PU: the reduction of open set label shift to one PU problem a class (section 5 of the paper)."""
+"""k-PU: the reduction of open set label shift to one PU problem per class (section 5 of the paper)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from osls.training.trainer import Trainer, as_tensor, seeded
 
 @saveable
 class KPU(OpenSetAdapter):
-    r"""One network with k heads, of which head j tells class j from the rest of the target.
+    r"""One network with k heads; head j separates class j from the rest of the target.
 
     Each head alternates BBE for its class's share and CVIR for its classifier, after a warm start by domain
     discrimination. A row goes to the head with the highest score, or is novel if none reaches 1/2; the novel
@@ -38,7 +38,7 @@ class KPU(OpenSetAdapter):
     with many classes the novel share comes out near zero.
 
     As everywhere in the package, the networks are cross-fitted (unless ``n_folds=1``): shares, kept rows and
-    the target's answers come from networks that did not see the row.
+    the target's probabilities are out-of-fold.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class KPU(OpenSetAdapter):
     delta, gamma : float
         Of :class:`osls.mixture.BBE`.
     callback : callable, optional
-        Called after each epoch with its number and the target's probabilities at that time.
+        Called after each epoch with its number and the target's current probabilities.
     n_folds, max_steps, novel_label, device, random_state
         As in :class:`osls.baselines.SourceOnly`. With one fold the kept rows come from the network that was
         trained on them, as in the paper.
@@ -57,7 +57,7 @@ class KPU(OpenSetAdapter):
     Attributes
     ----------
     class_shares_ : array of shape (k,)
-        BBE's share of each class in the target; their sum can be over one.
+        BBE's share of each class in the target; their sum can exceed one.
 
     References
     ----------
@@ -119,11 +119,11 @@ class KPU(OpenSetAdapter):
 
     def _alternate(self, learner: NetworkLearner, task: Task, fold: Ints) -> tuple[Heads, Floats, BestBins]:
         """Train the heads; return them, the target's logits and the classes' best bins."""
-        n, everyone, n_folds = len(task.y), np.arange(len(fold)), int(fold.max()) + 1
+        n, all_rows, n_folds = len(task.y), np.arange(len(fold)), int(fold.max()) + 1
         y = torch.from_numpy(task.y).to(learner.device)
         balanced = 1 / np.bincount(task.y)[task.y]
         source_weight = np.concatenate([balanced, np.zeros(len(fold) - n)])
-        target_weight = (everyone >= n).astype(float)
+        target_weight = (all_rows >= n).astype(float)
         schedule = learner.schedule
         epoch = max(1, max(n, len(fold) - n) // schedule.batch_size)
         with seeded(int(task.rng.integers(2**31))) as generator:
@@ -134,9 +134,9 @@ class KPU(OpenSetAdapter):
                 [EpochSampler(np.where(fold == f, 0, weight), generator) for f in range(n_folds)]
                 for weight in (source_weight, target_weight)
             )
-            # All target rows are scored; the shares come from rows that were held out. With one fold they
-            # are not ranked among those that were trained on.
-            scorer, out = np.where(everyone >= n, np.maximum(fold, 0), fold), fold >= 0
+            # All target rows are scored; the shares come from held-out rows. With one fold, held-out rows are
+            # left out of the ranking: they are never trained on.
+            scorer, out = np.where(all_rows >= n, np.maximum(fold, 0), fold), fold >= 0
             ranked = np.ones(len(fold) - n, dtype=bool) if n_folds > 1 else ~out[n:]
             kept = torch.ones(len(fold) - n, task.k, dtype=torch.bool, device=learner.device)
 
@@ -146,7 +146,7 @@ class KPU(OpenSetAdapter):
                     [torch.cat([s.next(size), t.next(size)]) for s, t in zip(source, target, strict=True)]
                 )
                 rows = rows.to(learner.device)
-                # One pass for both sides: batch normalisation by side would hide what sets them apart.
+                # One forward pass for both sides: separate batch statistics would hide their difference.
                 logits = networks(learner.rows[rows])
                 return k_positive_unlabeled(
                     logits[:, :size], y[rows[:, :size]], logits[:, size:], kept[rows[:, size:] - n]
@@ -179,7 +179,7 @@ class KPU(OpenSetAdapter):
             task.y, check_folds(task.y, task.classes, self.n_folds, len(task.y), least=1), task.rng
         )
         models = learner.cross_fit(task.y, np.ones(len(task.y)), fold, task.k, int(task.rng.integers(2**31)))
-        # A network learner leaves networks behind.
+        # The predictor of a network learner is always Networks.
         heads = Heads(cast(Networks, models.predictor), closed=True)
         return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)), learned={"_predictor": heads})
 
@@ -189,14 +189,14 @@ class KPU(OpenSetAdapter):
             X,
             max_steps=self.max_steps,
             device=self.device,
-            complaint=f"network must be a network: k heads share its layers; got {self.network!r}.",
+            complaint=f"network must be a neural network, because k heads share it; got {self.network!r}.",
         )
 
 
 @saveable
 @dataclass(frozen=True)
 class Heads:
-    """Networks of which output j says how surely a row is of class j; ``closed`` if no row can be novel."""
+    """Networks whose output j is the logit of "class j"; ``closed`` if no row can be novel."""
 
     networks: Networks
     closed: bool = False
@@ -215,10 +215,10 @@ def best_head(scores: Floats) -> Floats:
 
 
 def _rest(shares: Floats) -> float:
-    """What the classes leave over, if anything."""
+    """One minus the sum of the shares, at least 0."""
     return max(0.0, 1 - float(shares.sum()))
 
 
 def _keep(scores: Floats, shares: Floats) -> Bools:
-    """Mark, for each head, the target rows that stay as its negatives: all but its class's share."""
+    """Mark, for each head, the target rows that remain its negatives: all but the share of its class."""
     return np.column_stack([keep_as_novel(s, 1 - a) for s, a in zip(scores.T, shares, strict=True)])

@@ -20,7 +20,7 @@ from osls.training.predictors import Predictor, Tempered
 
 @kept_as("function")
 def confidence(proba: Floats) -> Floats:
-    """Largest class probability: the plainest score of "this row is of a known class"."""
+    """Largest class probability: the simplest score for "this row is of a known class"."""
     return np.asarray(proba.max(axis=1))
 
 
@@ -45,10 +45,10 @@ def open_set_em(proba: Floats, known: Floats, source_mix: Floats, *, iterations:
 @saveable
 @inherit_parameters
 class OpenSetEM(SourceOnly):
-    r"""The rival of Ye et al.: no training on the target, an EM over the outputs of what is there already.
+    r"""The method of Ye et al.: no training on the target, only EM over the outputs of the source classifier.
 
-    Three stages. A *reference* of made-up novel rows places the novelty score between 0 and 1 and gives the
-    novel share that the score presumes of the source, :math:`1 - \rho_s` with
+    Three stages. A *reference* of synthetic novel rows scales the novelty score to [0, 1] and gives the
+    novel share that the score implies for the source, :math:`1 - \rho_s` with
     :math:`\rho_s = \mu_0 / (1 - \mu_1 + \mu_0)`, :math:`\mu_1` and :math:`\mu_0` being the mean score of
     source and reference. The EM estimates the target's mix. The novel share is then corrected for the
     score's errors, :math:`\rho_t = (\bar h_t - \mu_0) / (\mu_1 - \mu_0)`.
@@ -56,11 +56,11 @@ class OpenSetEM(SourceOnly):
     Parameters
     ----------
     source_classifier : as in :class:`osls.PULSE`
-        Fitted ones are used as they are.
+        A fitted classifier is used as it is.
     known_score : callable, default=confidence
         From class probabilities (n, k) to scores that are larger for rows of known classes.
     reference_discount : float, default=2.0
-        Divides the reference's mean score, since made-up rows are easier to tell than real novel ones.
+        Divides the reference's mean score, because synthetic rows are easier to detect than real novel ones.
     n_folds, max_steps, novel_label, device, n_jobs, random_state
         As in :class:`osls.PULSE`.
 
@@ -94,7 +94,7 @@ class OpenSetEM(SourceOnly):
     def _adapt(self, task: Task) -> Adaptation:
         classifier, out_of_fold = self._classify(task)
         reference = classifier.predict_proba(_mix_pairs(task.X, task.y, task.rng))
-        # Stage 1: put the score on [0, 1], half way between the two medians, and read off rho_s.
+        # Stage 1: scale the score to [0, 1], centred half way between the two medians, and compute rho_s.
         medians = [float(np.median(self.known_score(proba))) for proba in (out_of_fold, reference)]
         knows = KnownScore(self.known_score, sum(medians) / 2, max((medians[0] - medians[1]) / 2, 1e-3))
         mu_1 = float(knows(out_of_fold).mean())
@@ -129,7 +129,7 @@ class OpenSetEM(SourceOnly):
 @saveable
 @dataclass(frozen=True)
 class KnownScore:
-    """From class probabilities to how surely a row is of a known class, in [0, 1]."""
+    """Maps class probabilities to a score in [0, 1] that is higher for rows of known classes."""
 
     score: Callable[[Floats], Floats]
     centre: float
@@ -160,7 +160,7 @@ class Reweighted:
 
 
 def _mix_pairs(X: AnyArray, y: Ints, rng: np.random.Generator) -> AnyArray:
-    """Half way between two rows, of different classes where there are two: like the data, but of no class."""
+    """Return synthetic novel rows: midpoints of two rows, of different classes where possible."""
     first = rng.permutation(len(y))
     second = first[::-1].copy()
     alike = np.flatnonzero(y[first] == y[second])

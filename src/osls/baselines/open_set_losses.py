@@ -1,6 +1,6 @@
-"""What the open set adaptation methods minimise and weight by, as pure functions of tensors.
+"""Losses and weights of the open set adaptation methods, as pure functions of tensors.
 
-A domain logit is positive for "looks like source". Probabilities have one row an example.
+A domain logit is positive for "looks like source". Probabilities have one row per example.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Reversal(torch.autograd.Function):
 
 
 def reverse_gradient(x: Tensor, strength: float) -> Tensor:
-    """Pass x on and its gradient back with the sign flipped: what precedes maximises the loss."""
+    """Return x, but flip the sign of its gradient: the layers before it maximise the loss."""
     out: Tensor = _Reversal.apply(x, strength)  # type: ignore[no-untyped-call]
     return out
 
@@ -43,12 +43,12 @@ def entropy(proba: Tensor) -> Tensor:
 
 
 def normalised_entropy(proba: Tensor) -> Tensor:
-    """Entropy over its maximum log k, in [0, 1]; 0 with one class, where there is nothing to be unsure of."""
+    """Entropy divided by its maximum log k, in [0, 1]; always 0 with one class."""
     return entropy(proba) / max(math.log(proba.shape[-1]), 1e-10)
 
 
 def boundary_loss(unknown: Tensor, boundary: float) -> Tensor:
-    """Cross-entropy of P(unknown) to the constant ``boundary`` (Saito 2018); least at P = boundary."""
+    """Cross-entropy of P(unknown) to the constant ``boundary`` (Saito 2018); minimal at P = boundary."""
     unknown = unknown.clamp(1e-6, 1 - 1e-6)
     return -(boundary * unknown.log() + (1 - boundary) * (1 - unknown).log()).mean()
 
@@ -56,18 +56,18 @@ def boundary_loss(unknown: Tensor, boundary: float) -> Tensor:
 def domain_loss(
     source: Tensor, target: Tensor, source_weight: Tensor | float = 1.0, target_weight: Tensor | float = 1.0
 ) -> Tensor:
-    """Weighted logistic loss of telling source from target by domain logits."""
+    """Weighted logistic loss of domain logits, source against target."""
     return (source_weight * softplus(-source)).mean() + (target_weight * softplus(target)).mean()
 
 
 def min_max(values: Tensor) -> Tensor:
-    """Values moved and scaled to [0, 1]; equal values become 0."""
+    """Values shifted and scaled to [0, 1]; equal values become 0."""
     low, high = values.min(), values.max()
     return (values - low) / (high - low).clamp_min(1e-10)
 
 
 def unit_mean_weight(values: Tensor) -> Tensor:
-    """Min-max weights of mean one (You 2019), so that a batch counts the same whatever its spread."""
+    """Min-max weights of mean one (You 2019), so that every batch has the same total weight."""
     scaled = min_max(values)
     return scaled / scaled.mean().clamp_min(1e-10)
 
@@ -98,7 +98,7 @@ def k_positive_unlabeled(source: Tensor, y: Tensor, target: Tensor, kept: Tensor
 
 
 class Uncertainty(NamedTuple):
-    """How unsure an ensemble is of a row (Fu 2020); where it is sure, confidence is high, the others low."""
+    """Uncertainties of an ensemble (Fu 2020); on a clear row, confidence is high and the others are low."""
 
     entropy: Tensor
     consistency: Tensor
@@ -117,9 +117,9 @@ def ensemble_uncertainty(proba: Tensor) -> Uncertainty:
 
 
 def entropy_separation(proba: Tensor, centre: float, margin: float) -> Tensor:
-    """Push entropies away from ``centre``, those that are already ``margin`` away from it (Saito 2020).
+    """Push entropies away from ``centre`` if they are more than ``margin`` away from it (Saito 2020).
 
-    A row nearer to the centre is one of which nobody can say yet whether it is known; it is left alone.
+    A row nearer to the centre is still ambiguous and has no loss.
     """
     distance = (entropy(proba) - centre).abs()
     return -torch.where(distance > margin, distance, torch.zeros_like(distance)).mean()
@@ -128,8 +128,8 @@ def entropy_separation(proba: Tensor, centre: float, margin: float) -> Tensor:
 def neighbour_similarities(features: Tensor, bank: Tensor, rows: Tensor, temperature: float) -> Tensor:
     """Similarity logits of a batch to the memory bank and to itself, (batch, bank + batch).
 
-    Features have unit length. The bank's copies of the batch's rows are out of date and a row is no
-    neighbour of itself; both get the least similarity there is, -1.
+    Features have unit length. The bank's copies of the batch's rows are out of date, and a row is not its own
+    neighbour; both get the smallest possible similarity, -1.
     """
     stored = (features @ bank.T).index_fill(1, rows, -1.0)
     itself = torch.eye(len(features), dtype=torch.bool, device=features.device)

@@ -1,4 +1,4 @@
-"""From "how known is this row?" to k+1 answers: the threshold that rejects, and the best one in hindsight."""
+"""From a score of "known" to k+1 probabilities: rejection by a threshold, and the best threshold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from osls._core.arrays import Floats
 
 
 def known_odds(score: Floats, threshold: float, low: float, high: float) -> Floats:
-    """Map scores in [low, high] to [0, 1], straight on either side of the threshold, which goes to 1/2."""
+    """Map scores in [low, high] to [0, 1], linearly on each side of the threshold, which maps to 1/2."""
     above = 0.5 + 0.5 * (score - threshold) / max(high - threshold, 1e-12)
     below = 0.5 * (score - low) / max(threshold - low, 1e-12)
     # A score just below the threshold must not be rounded onto it.
@@ -20,9 +20,9 @@ def known_odds(score: Floats, threshold: float, low: float, high: float) -> Floa
 
 
 def reject(class_proba: Floats, known: Floats) -> Floats:
-    """Let the novel class compete with the best known one at the odds 1 - known : known.
+    """Give the novel class and the best known class the odds (1 - known) : known.
 
-    So the novel class wins exactly if known < 1/2, and the others keep their proportions.
+    So the novel class is predicted if and only if known < 1/2; the known classes keep their proportions.
 
     Examples
     --------
@@ -57,18 +57,18 @@ class BestThreshold(NamedTuple):
 def best_threshold(
     known_score: ArrayLike, known_labels: ArrayLike, y_true: ArrayLike, novel_label: Any
 ) -> BestThreshold:
-    """Find the best threshold that there could have been, with the labels that only a benchmark has.
+    """Find the best threshold, given the true labels, which only a benchmark has.
 
     Parameters
     ----------
     known_score : array-like of shape (m,)
-        How known each row looks; ``known_score_`` of a fitted method.
+        Score of each row, higher if it looks known; ``known_score_`` of a fitted method.
     known_labels : array-like of shape (m,)
         Best known class of each row; ``known_labels_``.
     y_true : array-like of shape (m,)
-        The truth.
+        The true labels.
     novel_label : object
-        The label of novel rows in it.
+        The label of novel rows in ``y_true``.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def best_threshold(
     order = np.argsort(score, kind="stable")
     right_if_known = (np.asarray(known_labels) == truth)[order]
     right_if_novel = (truth == novel_label)[order]
-    # Position i: the i lowest scores are rejected. A threshold cannot part equal scores.
+    # Position i: the i lowest scores are rejected. A threshold cannot separate equal scores.
     hits = (
         np.append(0, right_if_novel.cumsum()) + right_if_known.sum() - np.append(0, right_if_known.cumsum())
     )

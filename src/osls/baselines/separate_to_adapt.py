@@ -29,17 +29,17 @@ from osls.training.nets.features import discriminator_head
 class SeparateToAdapt(DeepAdapter):
     """Separate the target into known and novel first, then align the known part and learn the novel one.
 
-    Separation: k binary classifiers learn the source classes, and a binary separator learns to tell the
-    target rows most similar to a class from those least similar to any. Its P(known) are the target's
-    weights from then on. Adaptation: a (k+1)-way classifier on features that are aligned adversarially with
-    those weights; at the end the batch's most novel rows teach its last class.
+    Separation: k binary classifiers learn the source classes, and a binary separator learns to separate the
+    target rows most similar to a class from those least similar to any class. Its P(known) are then the
+    target's weights. Adaptation: a (k+1)-way classifier on features that are aligned adversarially with
+    those weights; at the end its last class is trained on the most novel rows of each batch.
 
     Parameters
     ----------
     extreme : float, default=1/16
-        Share of a batch that counts as surely novel, and as surely known (the authors' 2 of 32).
+        Share of a batch that counts as certainly novel, and as certainly known (2 of 32 for the authors).
     known_by_class : bool, default=True
-        Whether the surely known rows are the most similar to each class rather than to any class.
+        Whether the certainly known rows are the most similar to each class rather than to any class.
     alignment, confidence, novelty : float, default=0.3, 0.1, 0.3
         Weights of the adversarial loss, of the entropy of target rows, and of the novel class's loss.
     align : bool, default=True
@@ -51,11 +51,11 @@ class SeparateToAdapt(DeepAdapter):
 
     Notes
     -----
-    The authors' features come pre-trained and hardly move after the separation. Here they are learned from
-    nothing and do move, so the separator's weights are taken once, on the features it was trained on. And
-    the rows most similar to *any* class, which the authors take as surely known, are then all of the easiest
-    class or two: the separator learns those against the rest, and ranks the novel rows hardly lower than
-    the seen ones (``known_by_class=False`` shows it). So every class names its own.
+    The authors' features are pre-trained and hardly change after the separation. Here they are trained from
+    scratch and do change, so the separator's weights are computed once, on the features it was trained on.
+    Also, the rows most similar to *any* class, which the authors take as certainly known, are here all of the
+    one or two easiest classes: the separator learns those against the rest, and ranks the novel rows hardly
+    lower than the known ones (``known_by_class=False`` shows it). So each class selects its own rows.
 
     References
     ----------

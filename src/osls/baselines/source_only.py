@@ -1,4 +1,4 @@
-"""Source-only: the source classifier, deployed as if nothing had changed."""
+"""Source-only: the source classifier, used without any adaptation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from osls.training.sampling import assign_folds
 
 @saveable
 class SourceOnly(OpenSetAdapter):
-    """A classifier of the known classes that ignores the target; it never answers "novel".
+    """A classifier of the known classes that ignores the target; it never predicts "novel".
 
     Its mix is the share of target rows that it assigns to each class.
 
@@ -30,7 +30,7 @@ class SourceOnly(OpenSetAdapter):
     source_classifier : "auto" or as in :class:`osls.PULSE`
         The model.
     n_folds : int, default=5
-        Folds; 1 is a single model that a fifth of the rows is held out from, as in the paper.
+        Number of folds; 1 trains a single model and holds out a fifth of the rows, as in the paper.
     max_steps, novel_label, device, n_jobs, random_state
         As in :class:`osls.PULSE`.
 
@@ -80,7 +80,7 @@ class SourceOnly(OpenSetAdapter):
 
     def _train(self, task: Task, *, least_folds: int = 1) -> FoldModels:
         n_folds = check_folds(task.y, task.classes, self.n_folds, len(task.y), least=least_folds)
-        if task.k == 1:  # nothing to tell apart, which some classifiers refuse to learn
+        if task.k == 1:  # some classifiers cannot be fitted to a single class
             return FoldModels(np.ones((len(task.y), 1)), Constant((1.0,)))
         learner = as_fitted(self.source_classifier, task.X, task.classes) or choose_learner(
             self.source_classifier,

@@ -25,20 +25,20 @@ from osls.training.nets.features import discriminator_head
 class UAN(DeepAdapter):
     r"""Adversarial alignment weighted by how transferable each row looks.
 
-    A discriminator d' that does not touch the features and the classifier's entropy H give the weights
+    A discriminator d' that does not train the features and the classifier's entropy H give the weights
     :math:`w_s = H / \log k - d'` and :math:`w_t = d' - H / \log k`, scaled to [0, 1] and to mean one within
     a batch; a second discriminator aligns the weighted sides through gradient reversal. A target row with
     :math:`w_t < w_0 = -0.5` is novel.
 
-    d' is at least 0, so at the paper's w_0 a row can only be novel if its entropy is over half of log k: a
-    classifier that is confident on the novel rows, as most are, hides them, however well d' knows them.
+    d' is at least 0, so at the paper's w_0 a row can only be novel if its entropy exceeds half of log k. Most
+    classifiers are confident on the novel rows, which are then missed even if d' detects them.
 
     Parameters
     ----------
     source_temperature : float, default=10.0
-        Softens the classifier in w_s, which is near 0 entropy on its own training rows otherwise.
+        Softens the classifier in w_s; otherwise its entropy on its own training rows would be near 0.
     align : bool, default=True
-        False drops the adversarial loss; d' stays, since the rule needs it.
+        False drops the adversarial loss; d' stays, because the rule for novel rows needs it.
     threshold : float, optional
         w_0, in [-1, 1].
     network, max_steps, callback, novel_label, device, random_state
@@ -78,7 +78,7 @@ class UAN(DeepAdapter):
 
     def _loss(self, fit: Fit, batch: Batch) -> Tensor:
         net = fit.net
-        # d' learns from the features as they are and must not shape them.
+        # Detached: d' learns from the features but must not change them.
         separate = net["separate"](batch.source.detach()), net["separate"](batch.target.detach())
         loss = source_loss(fit, batch) + domain_loss(*separate)
         if not self.align:

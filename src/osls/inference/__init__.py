@@ -1,4 +1,4 @@
-"""How sure one can be of the answers."""
+"""Uncertainty of the estimates: intervals, a test for novelty, and diagnostics."""
 
 from osls.inference.diagnostics import Check, Diagnostics, Verdict, diagnose
 from osls.inference.novelty import NoveltyTest, novelty_test

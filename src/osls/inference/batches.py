@@ -1,4 +1,4 @@
-"""What a batch says of the mix, and whether it has moved."""
+"""Estimate the class mix of a batch, and test whether it has changed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from osls._core.arrays import Floats
 from osls.inference.mix import normal_interval
 from osls.shift.mlls import em_marginal
 
-# Rows in a bootstrap replicate at most; larger batches are resampled thinner and the spread scaled back.
+# Largest bootstrap replicate; larger batches use subsamples of this size, and their spread is scaled down.
 _MAX_ROWS = 5_000
-# Below this a probability is a statement about the model, not about the row.
+# Smaller probabilities are clipped: they tell more about the model than about the row.
 _FLOOR = 1e-4
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and mean square of the columns of so many rows."""
+    """Means and mean squares of the columns, and the number of rows."""
 
     mean: Floats
     square: Floats
@@ -58,7 +58,7 @@ def batch_mix(
     near = np.maximum(point, 1e-6)
     replicates = [em_marginal(ratio[rng.integers(m, size=size)], near, 1e-5, 200)[0] for _ in range(repeats)]
     interval = normal_interval(point, np.array(replicates), float(np.sqrt(size / m)), level)
-    # Where no row has the class the bootstrap sees no spread; the binomial's limit for zero of m does.
+    # If no row has the class, the bootstrap has no spread: use the binomial limit for zero of m rows.
     least = 1 - ((1 - level) / 2) ** (1 / m)
     interval[:, 1] = np.maximum(interval[:, 1], least)
     interval[:, 0] = np.minimum(interval[:, 0], 1 - least)
@@ -66,10 +66,10 @@ def batch_mix(
 
 
 def even_out(proba: Floats, marginal: Floats) -> Floats:
-    """Factors a class with which the mean of the reference's probabilities is its mix.
+    """Factors per class that make the mean of the reference's probabilities equal to its mix.
 
-    A model may be sure of too many rows of a class, or of too few. With these factors the reference rows get
-    the reference mix back, so a batch in which nothing moved does too.
+    A model may give a class too much probability, or too little. With these factors the estimate on the
+    reference rows is the reference mix, and so is, up to noise, that on a batch without a change.
     """
     seen = marginal > 0
     rows = np.maximum(proba[:, seen], _FLOOR)
@@ -77,7 +77,7 @@ def even_out(proba: Floats, marginal: Floats) -> Floats:
     for _ in range(200):
         posterior = rows * weight
         mean = (posterior / posterior.sum(axis=1, keepdims=True)).mean(axis=0)
-        # Beyond a factor of ten the model is no guide, and a correction would only hide it.
+        # A factor above ten means that the model is unreliable, which a correction would only hide.
         weight = np.clip(weight * marginal[seen] / mean, 0.1, 10.0)
     factors = np.ones(len(marginal))
     factors[seen] = weight
@@ -85,7 +85,7 @@ def even_out(proba: Floats, marginal: Floats) -> Floats:
 
 
 def chance_of_difference(here: Moments, reference: Moments) -> Floats:
-    r"""Chances, by column, that means of numbers in [0, 1] with one expectation differ so much.
+    r"""p-values, by column, of the hypothesis that two means of numbers in [0, 1] have one expectation.
 
     With :math:`e^{-E}` Hoeffding's bound for a known variance, the chance is about
     :math:`2 \Phi(-\sqrt{2 E})`: E is a log likelihood ratio, and its signed root nearly normal far into the
@@ -96,7 +96,7 @@ def chance_of_difference(here: Moments, reference: Moments) -> Floats:
     here : Moments
         Rows of a batch.
     reference : Moments
-        Rows to hold them against; infinitely many if their mean is known.
+        Rows to compare them with; infinitely many if their mean is known exactly.
 
     Examples
     --------
@@ -121,9 +121,9 @@ def chance_of_difference(here: Moments, reference: Moments) -> Floats:
 
 
 def _exponent(deviation: Floats, centre: Floats, variance: Floats) -> Floats:
-    """Hoeffding's exponent a row for a mean of numbers in [0, 1] that is ``deviation`` off its centre."""
+    """Hoeffding's exponent per row, for a mean of numbers in [0, 1] that is ``deviation`` off its centre."""
     reach = np.maximum(np.where(deviation > 0, 1 - centre, centre), 1e-12)
-    # Nearly equal probabilities would make a move of no importance certain.
+    # A floor on the variance: nearly constant probabilities would make a tiny change significant.
     variance = np.maximum(variance, 0.05 * centre * (1 - centre)) + 1e-15
     total = reach**2 + variance
     q = variance / total

@@ -1,9 +1,9 @@
-r"""Can the answer be trusted? Checks of a fit, all from out-of-fold scores.
+r"""Checks of whether a fit can be trusted, all from out-of-fold scores.
 
-The heart of them is :math:`\kappa(x) = \sum_j \pi_j p_j(x) / p_t(x)`, the probability that a target row
-at x is known. Under open set label shift with a novel class that can be told apart, it is one where the
-known classes live and zero where the novel class lives. Source rows that it calls novel, or accepted source
-and target rows that can still be told apart, mean that the assumption or the separation fails.
+Most of them use :math:`\kappa(x) = \sum_j \pi_j p_j(x) / p_t(x)`, the probability that a target row at x is
+known. Under open set label shift with a separable novel class, it is one in the region of the known classes
+and zero in that of the novel class. If it calls source rows novel, or if accepted source and target rows can
+still be distinguished, then the assumption or the separation fails.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ORDER: tuple[Status, ...] = ("identified", "upper bound only", "do not trust")
 @saveable
 @dataclass(frozen=True)
 class Check:
-    """One diagnostic: a figure, the limit it is held against, and what it means in plain words."""
+    """One diagnostic: a value, the limit it is compared with, and what it means in plain words."""
 
     name: str
     value: float
@@ -52,7 +52,7 @@ class Verdict:
 @saveable
 @dataclass(frozen=True)
 class Diagnostics:
-    """All checks of a fit, and curves worth drawing (name -> (x, y))."""
+    """All checks of a fit, and curves to plot (name -> (x, y))."""
 
     checks: tuple[Check, ...]
     curves: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Diagnostics:
 
 
 _TINY = 1e-6
-# Limits, set on draws of Gaussian classes and digits and checked on others (benchmarks/violations.py).
+# Limits, tuned on some draws of Gaussian classes and digits, validated on others (benchmarks/violations.py).
 _SOURCE_REJECTED = 0.1
 _CLASS_REJECTED = 0.25
 _AMBIGUOUS = 0.35
@@ -91,8 +91,8 @@ _UNSETTLED = 0.1
 def known_probability(source: Floats, target: Floats, weight: Floats, alpha: float) -> tuple[Floats, Floats]:
     """Return kappa = alpha p_s / p_t of source and target rows, monotone in their domain scores.
 
-    The scores of a model need not be probabilities (trees are too timid, networks too bold); isotonic
-    regression of "from the source" on them gives the ratio of the densities whatever their scale.
+    The scores of a model need not be calibrated (trees are underconfident, networks overconfident): isotonic
+    regression of "from the source" on them gives the ratio of the densities for any scale of the scores.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def diagnose(
     class_names : sequence, optional
         Names of the k known classes, for the messages.
     changed : float, optional
-        Share of the target rows that changed sides in the last round of CVIR.
+        Share of the target rows that changed between known and novel in the last round of CVIR.
     """
     k = len(mix) - 1
     names = [str(name) for name in (range(k) if class_names is None else class_names)]
@@ -152,7 +152,7 @@ def diagnose(
 
 
 def _assumption(scores: HeldOutScores, mix: Floats, known_mix: Floats, names: list[str]) -> list[Check]:
-    """Do the known classes look in the target as they did in the source?"""
+    """Check whether the known classes look the same in the target as in the source."""
     source, target = scores.domain(known_mix)
     weight = scores.weights(known_mix)
     kappa_s, kappa_t = known_probability(source, target, weight, 1 - float(mix[-1]))
@@ -185,11 +185,11 @@ def _assumption(scores: HeldOutScores, mix: Floats, known_mix: Floats, names: li
 def _overlap(
     scores: HeldOutScores, mix: Floats, by_class: Floats, kappa_target: Floats, names: list[str]
 ) -> list[Check]:
-    """Can the novel class be told from every known class, and target rows be told novel from known?"""
+    """Check whether the novel class is separable from every known class, and the target rows are clear."""
     novel = float(mix[-1])
     if novel == 0:
         return []
-    # The rejected share of a handful of rows says little.
+    # The rejected share of a class with few rows is unreliable.
     counted = (mix[:-1] > _ABSENT) & (np.bincount(scores.y, minlength=len(names)) >= _MIN_CLASS)
     rejected = np.where(counted, by_class, 0.0)
     j = int(np.argmax(rejected))
@@ -212,10 +212,10 @@ def _overlap(
 
 
 def _alike(source: Floats, target: Floats, weight: Floats, in_source: Bools, in_target: Bools) -> Check:
-    """Are accepted source and target rows alike? By the area under the curve of one against the other.
+    """Check whether accepted source and target rows are alike, by the AUC of one against the other.
 
-    It fails if the area is both significantly and noticeably above a half: in large data anything is
-    significant.
+    It fails only if the AUC is both significantly above 1/2 and above it by more than a small margin: in
+    large data any difference is significant.
     """
     z, area = _difference(source, target, weight, in_source, in_target)
     message = (
@@ -229,7 +229,7 @@ def _alike(source: Floats, target: Floats, weight: Floats, in_source: Bools, in_
 def _difference(
     source: Floats, target: Floats, weight: Floats, in_source: Bools, in_target: Bools
 ) -> tuple[float, float]:
-    """Area under the curve of accepted source against target rows (0.5: alike), standardised and plain."""
+    """AUC of accepted source against target rows (0.5 if alike): its z-score, and the AUC itself."""
     a, b, w = source[in_source], target[in_target], weight[in_source]
     if len(a) < 10 or len(b) < 10 or w.sum() <= 0:
         return float("inf"), 1.0
@@ -241,7 +241,7 @@ def _difference(
 
 
 def _present(mix: Floats, interval: Floats | None, names: list[str], m: int) -> Check:
-    """A class whose share cannot be told from two rows; without intervals, whose estimate is about zero."""
+    """Find a class that may be absent: its lower bound (or its estimate) is hardly above zero."""
     low = mix[:-1] if interval is None else np.minimum(mix[:-1], interval[:-1, 0])
     j = int(np.argmin(low))
     bound = "" if interval is None else f" (at most {interval[j, 1]:.1%})"
@@ -270,7 +270,7 @@ def _calibration(scores: HeldOutScores, bins: int = 10) -> Check:
 
 
 def _top_bin(scores: HeldOutScores, known_mix: Floats) -> tuple[list[Check], tuple[Floats, Floats]]:
-    """Size of the bin that decides the novel share, its plateau, and a second opinion."""
+    """Check the size of BBE's top bin and the agreement with DEDPUL; return BBE's ratio as a curve."""
     source, target = scores.domain(known_mix)
     weight = scores.weights(known_mix)
     bbe = BBE().fit(source, target, weight)

@@ -1,8 +1,7 @@
 """From held-out scores to the mix: steps 3 and 5 of PULSE as pure functions of the scores.
 
-A fit enters the shares, their intervals and the novelty test only through the scores of its models on rows
-that they did not see. So the same object answers for a fit, for a bootstrap replicate of it, and for a study
-that has kept the scores.
+The shares, their intervals and the novelty test depend on a fit only through held-out scores of its models.
+So the same code serves a fit, its bootstrap replicates, and a study that has stored the scores.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from osls.shift.joint import JointEstimate, joint_estimate
 from osls.shift.scores import HeldOutScores
 from osls.shift.separability import refined_marginal, separability_marginal
 
-# Rows in a replicate at most; larger data is resampled thinner and the spread scaled back.
+# Largest bootstrap replicate; larger data uses subsamples of this size, and their spread is scaled down.
 _MAX_ROWS = 20_000
 
 
@@ -33,10 +32,10 @@ def bootstrap_mix(
     repeats: int,
     rng: np.random.Generator,
 ) -> tuple[Floats, float]:
-    """Re-estimate the mix on resampled rows, source rows by class.
+    """Re-estimate the mix on resampled rows; source rows are resampled within each class.
 
     ``estimate`` takes row numbers of the source and of the target and repeats every step from scores to mix,
-    the label shift weights included, so that their uncertainty is carried along.
+    the label shift weights included, so that their uncertainty is included.
 
     Returns
     -------
@@ -57,8 +56,8 @@ def bootstrap_mix(
 def normal_interval(point: Floats, replicates: Floats, scale: float, level: float) -> Floats:
     """Point ± z times the replicates' spread, within [0, 1]; shape (k + 1, 2).
 
-    The spread is half the distance between the 16th and 84th percentile: a best bin that jumps in a few
-    replicates should not decide the width.
+    The spread is half the distance between the 16th and 84th percentile, so that a few replicates with a
+    very different best bin do not decide the width.
     """
     low, high = np.quantile(replicates, [0.1587, 0.8413], axis=0)
     half_width = norm.ppf(0.5 + level / 2) * scale * (high - low) / 2
@@ -75,9 +74,9 @@ class MixFromScores:
     Attributes
     ----------
     shift : {"refined", "joint", "bbe", "separability"}
-        How the known classes' shares are, see :class:`osls.PULSE`.
+        Estimator of the known classes' shares, see :class:`osls.PULSE`.
     mixture : MixtureEstimator
-        How the share of known rows is.
+        Estimator of the share of known rows.
     """
 
     shift: str = "refined"
@@ -100,10 +99,11 @@ class MixFromScores:
         return with_novel(marginal, self.novel_share(scores, marginal))
 
     def test(self, scores: HeldOutScores, level: float) -> NoveltyTest:
-        """Test "nothing is new".
+        """Test the null hypothesis "nothing is novel".
 
-        It compares domain scores, so it takes the mix that came from them. Maximum likelihood is closer to
-        the truth but not to these scores, and what is left between them would look new.
+        The test compares domain scores, so it uses the mix that was estimated from them. The maximum
+        likelihood mix is more accurate, but does not fit these scores exactly, and the difference would look
+        like novelty.
         """
         first = self._first_marginal(scores)
         return novelty_test(*scores.domain(first), scores.weights(first), cross_fitted=True, level=level)
@@ -111,7 +111,7 @@ class MixFromScores:
     def interval(
         self, scores: HeldOutScores, mix: Floats, *, level: float, repeats: int, rng: np.random.Generator
     ) -> Floats:
-        """Bootstrap an estimate; the label shift is estimated anew each time, so its uncertainty counts."""
+        """Bootstrap the estimate, the label shift included, so that its uncertainty counts."""
         replicates, factor = bootstrap_mix(
             lambda source, target: self.mix(scores.take(source, target)),
             scores.y,
@@ -121,13 +121,13 @@ class MixFromScores:
         )
         interval = normal_interval(mix, replicates, factor, level)
         if mix[-1] == 0:
-            # Not found is not absent: the upper end is that of the estimate before it was set to zero.
+            # The test found nothing novel, but a small share is possible: keep the estimate's upper end.
             estimate = normal_interval(self.mix(scores), replicates, factor, level)
             interval[-1, 1] = max(interval[-1, 1], estimate[-1, 1])
         return interval
 
     def _first_marginal(self, scores: HeldOutScores) -> Floats:
-        """p'_t from bins alone, unless the separability variant is asked for."""
+        """p'_t from bins only, or by the separability variant if ``shift`` says so."""
         if self.shift == "bbe":
             return bbe_by_class(scores.class_source, scores.y, scores.class_target).marginal
         if self.shift == "separability":
@@ -136,10 +136,10 @@ class MixFromScores:
 
 
 def _joint(scores: HeldOutScores) -> JointEstimate:
-    """Return the joint estimate and its errors, of sum one."""
+    """Return the joint estimate, normalised to sum one, and its errors."""
     mix, error = joint_estimate(scores.domain_source, scores.y, scores.domain_target)
     total = float(mix.sum())
     if total == 0:
-        # No class is found in the target at all: nothing speaks against the source's mix.
+        # No known class was found in the target: fall back to the source's mix.
         return JointEstimate(scores.source_marginal, np.zeros(len(mix)))
     return JointEstimate(mix / total, error / total)

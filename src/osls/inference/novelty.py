@@ -1,4 +1,4 @@
-"""Is there anything new at all?"""
+"""A test of whether the target contains anything novel."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from scipy.stats import norm
 from osls._core.arrays import Floats, effective_size
 
 _SIMULATIONS = 400
-# Pooled out-of-fold statistics are sums over pairs of folds, <D_f, D_g> + <D_g, D_f>: what the model for f
-# learns from g, the model for g learns from f. Each pair counts twice, so the variance is twice that of
-# fresh rows.
+# Pooled out-of-fold statistics are sums over pairs of folds, <D_f, D_g> + <D_g, D_f>: the model for f is
+# trained on g, and the model for g on f. Each pair counts twice, so the variance is twice that of
+# independent rows.
 _CROSS_FITTING = float(np.sqrt(2))
 _MAX_SIMULATED = 4000
 
 
 @dataclass(frozen=True)
 class NoveltyTest:
-    """Outcome of the test of "there is nothing new in the target"."""
+    """Result of the test of "nothing in the target is novel"."""
 
     pvalue: float
     statistic: float
@@ -49,12 +49,12 @@ def novelty_test(
     source, target : arrays of shape (n,) and (m,)
         Held-out domain scores, high for rows like the source's.
     weight : array of shape (n,), optional
-        Importance weights of the source rows (label shift); they count as known.
+        Importance weights of the source rows (label shift); their uncertainty is ignored.
     cross_fitted : bool, default=False
-        The scores are out-of-fold scores of models that were trained on the other folds, pooled. Folds then
-        agree with each other more than fresh samples would, and the statistic is scaled down for it.
+        Whether the scores are pooled out-of-fold scores. They vary more than the scores of independent rows,
+        so the statistic is scaled down.
     level, power : float
-        Of the smallest detectable share.
+        Level and power of the smallest detectable share.
     seed : int
         Seed of the simulation.
 
@@ -120,7 +120,7 @@ def _largest_excess(source: Floats, target: Floats, weight: Floats, n: float) ->
     below_t = np.cumsum(np.concatenate([np.zeros(len(source)), np.full(m, 1 / m)])[order])
     last = np.append(scores[1:] != scores[:-1], False)
     pooled = np.clip((n * below_s + m * below_t) / (n + m), 0.0, 1.0)
-    # Below a handful of rows the normal approximation of a share is no guide.
+    # With fewer rows the normal approximation of a share is not valid.
     usable = last & (pooled * (n + m) >= 10) & ((1 - pooled) * (n + m) >= 10)
     if not usable.any():
         return 0.0
