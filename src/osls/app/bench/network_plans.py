@@ -21,9 +21,8 @@ from osls.app.bench.config import Strict
 from osls.datasets.loading import cache_folder
 from osls.training.contrastive import pretrain
 from osls.training.nets.fast_convnet import FastConvFeatures
-from osls.training.nets.features import MLPFeatures
+from osls.training.nets.features import MLPFeatures, TextCNNFeatures
 from osls.training.nets.resnet import ResNet9Features, ResNetFeatures, load_weights
-from osls.training.nets.text_cnn import TextCNNFeatures
 from osls.training.trainer import Schedule, as_tensor, seeded
 
 _FOR_IMAGES = ("fast-convnet", "resnet9", "resnet18", "resnet50")

@@ -1,20 +1,117 @@
-"""From a path, or a table in memory, to its reader."""
+"""From a path or a table in memory to the reader of its rows; folders of pictures and texts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from osls.app.files.errors import InputError
-from osls.app.files.folders import IMAGE_SUFFIXES, FolderRows
-from osls.app.files.reader import MemoryRows, RowFile
-from osls.app.files.text_files import DelimitedRows, JsonRows
+from osls.app.files.errors import InputError, shorten
+from osls.app.files.reader import (
+    BATCH_ROWS,
+    CLASS_COLUMN,
+    FILE_COLUMN,
+    TEXT_COLUMN,
+    TEXT_DTYPE,
+    MemoryRows,
+    RowFile,
+)
+from osls.app.files.text_files import DelimitedRows, JsonRows, scan_text
 from osls.app.files.typed_files import ArrowRows, ParquetRows, read_h5ad, read_npz
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+_MAX_TEXT_BYTES = 16 << 20
+
+
+class FolderRows(RowFile):
+    """One row a file: its path, its text if it is one, and its class if the folder has sub-folders.
+
+    Attributes
+    ----------
+    folder : Path
+        Where the paths in the column "file" start.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._files, self._classes, notes = _list_files(folder)
+        pictures = self._files[0].suffix.lower() in IMAGE_SUFFIXES
+        self.kind = "images" if pictures else "text"
+        columns = [FILE_COLUMN] if pictures else [FILE_COLUMN, TEXT_COLUMN]
+        super().__init__(str(folder), [*columns, CLASS_COLUMN], notes)
+
+    def drop_classes(self) -> None:
+        """Drop the column of classes: what the sub-folders of a target are called must not be used."""
+        self.columns = tuple(column for column in self.columns if column != CLASS_COLUMN)
+
+    def check_classes(self) -> None:
+        """Raise if a file does not lie in a folder that names its class."""
+        for file, name in zip(self._files, self._classes, strict=True):
+            if not name:
+                raise InputError(
+                    f"{file}: lies outside any class folder; arrange the source as "
+                    f"{self.folder.name}/<class>/{file.name}."
+                )
+
+    def count(self) -> int:
+        return len(self._files)
+
+    def batches(self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
+        """List the files; texts are read here, pictures when they are encoded."""
+        wanted = list(self.columns if columns is None else columns)
+        for first in range(0, len(self._files), size):
+            files = self._files[first : first + size]
+            values = {FILE_COLUMN: [str(file) for file in files]}
+            if CLASS_COLUMN in wanted:
+                values[CLASS_COLUMN] = self._classes[first : first + size]
+            if TEXT_COLUMN in wanted:
+                values[TEXT_COLUMN] = [_read_text(file) for file in files]
+            yield pd.DataFrame({name: values[name] for name in wanted}, dtype=TEXT_DTYPE)
+
+
+def _list_files(folder: Path) -> tuple[list[Path], list[str], list[str]]:
+    pictures, texts, others = [], [], 0
+    for path in sorted(folder.rglob("*")):
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
+        if path.is_dir():
+            if not any(path.iterdir()):
+                raise InputError(f"{path}: the folder is empty; put its files there or remove it.")
+        elif path.suffix.lower() in IMAGE_SUFFIXES:
+            pictures.append(path)
+        elif path.suffix.lower() == ".txt":
+            texts.append(path)
+        else:
+            others += 1
+    if pictures and texts:
+        raise InputError(
+            f"{folder}: holds pictures and texts ({shorten(pictures[0].name)} and {shorten(texts[0].name)}); "
+            "keep one kind in the folder."
+        )
+    files = pictures or texts
+    if not files:
+        raise InputError(
+            f"{folder}: holds no pictures ({', '.join(IMAGE_SUFFIXES)}) and no .txt files; "
+            "check that this is the right folder."
+        )
+    parts = [path.relative_to(folder).parts for path in files]
+    classes = [folders[0] if folders else "" for *folders, _ in parts]
+    notes = [f"{folder}: {others} files that are neither pictures nor .txt were not read."] if others else []
+    return files, classes, notes
+
+
+def _read_text(path: Path) -> str:
+    if path.stat().st_size > _MAX_TEXT_BYTES:
+        raise InputError(
+            f"{path}: the text is larger than {_MAX_TEXT_BYTES >> 20} MB; split it into one file a document."
+        )
+    scan_text(path)
+    return path.read_text(encoding="utf-8-sig")
+
 
 READERS: dict[str, Callable[[Path], RowFile]] = {
     ".csv": DelimitedRows,

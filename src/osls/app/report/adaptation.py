@@ -14,8 +14,7 @@ from osls import __version__
 from osls._core.arrays import Floats, Ints
 from osls.app.answer import Answer
 from osls.app.report.charts import Curve, ShareRow, count_chart, curve_chart, novelty_histogram, share_chart
-from osls.app.report.examples import example_columns, examples, most_novel
-from osls.app.report.groups import Group, find_groups
+from osls.app.report.groups import Group, example_columns, examples, find_groups, most_novel
 from osls.app.report.page import Card, render_page
 from osls.app.report.traits import data_columns
 from osls.app.report.wording import (
