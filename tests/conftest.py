@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 
@@ -36,6 +37,11 @@ LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 settings.register_profile("long", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("long" if LONG else "patient")
+
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and their processes with them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 900.0) -> None:

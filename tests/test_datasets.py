@@ -213,7 +213,7 @@ class TestCifar:
         assert load_dataset("cifar10").load(split="all").y.tolist() == [0, 1, 2, 5]
 
     @pytest.mark.parametrize(
-        ("content", "message"), [(b"\0" * 100, "records of 3073"), (b"\x0b" + b"\0" * 3072, "label 11")]
+        ("content", "message"), [(b"\0" * 100, "record size 3073"), (b"\x0b" + b"\0" * 3072, "label 11")]
     )
     def test_damage_is_named(self, data, content, message):
         self.write(data)
@@ -767,7 +767,7 @@ class TestEntity30:
 
     def test_a_circle_is_named(self, tmp_path):
         hierarchy = self.small(tmp_path, {"b": list("stuv"), "c": list("klmn")}, ("b", "l1"))
-        with pytest.raises(ValueError, match="the hierarchy has a circle; is it the official one"):
+        with pytest.raises(ValueError, match="the hierarchy has a cycle; is it the official one"):
             hierarchy.entity30()
 
     def test_the_hierarchy_is_fetched_if_allowed(self, data, server, tmp_path, monkeypatch):

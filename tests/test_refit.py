@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import ADAPTERS
 from sklearn.base import clone
 
+from conftest import ADAPTERS
 from osls import PULSE
 
 FITTED_ON_A_TARGET = (

@@ -401,7 +401,7 @@ class TestMix:
             estimate_mix(some, method="guess")
         with pytest.raises(ValueError, match="n_boot"):
             estimate_mix(some, n_boot=1)
-        with pytest.raises(ValueError, match="summary is of 3"):
+        with pytest.raises(ValueError, match="summary has 3"):
             some.update([[0.5, 0.5]])
         with pytest.raises(ValueError, match="3 and 2 classes"):
             some.merge(ProbabilitySummary(2))

@@ -215,7 +215,7 @@ class TestStudy:
         [
             ("dedpool", "unknown mixture 'dedpool'; did you mean 'dedpul'?"),
             ({"name": "bbe", "detla": 0.1}, "unknown parameter of 'bbe' 'detla'; did you mean 'delta'?"),
-            ({"delta": 0.1}, "unknown mixture None. Known: bbe, dedpul, elkan-noto, regroup."),
+            ({"delta": 0.1}, "unknown mixture None. Known: bbe, dedpul, elkan-noto, regroup, subsample."),
         ],
     )
     def test_mixtures_are_checked(self, value, message):
@@ -316,7 +316,7 @@ class TestPaperProfile:
             torch.testing.assert_close(mine, theirs)
         with pytest.raises(ValueError, match=r"has no 'layer1.0.conv3"):
             load_weights(ResNetFeatures(50, 3, "small", 4), path)
-        with pytest.raises(FileNotFoundError, match="are not there"):
+        with pytest.raises(FileNotFoundError, match="do not exist"):
             load_weights(body, tmp_path / "none.pth")
 
     def test_other_depths_are_refused(self):

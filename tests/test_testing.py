@@ -157,16 +157,16 @@ class JudgesRowsByTheirNeighbours(Nearest):
 
 class RemembersEarlierFits(Nearest):
     def _adapt(self, task):
-        found = super()._adapt(task)
-        self.largest_ = max(getattr(self, "largest_", 0), self._cutoff)
-        self._cutoff = self.largest_ + 0.1 * hasattr(self, "seen_")
-        self.seen_ = True
-        return found
+        adaptation = super()._adapt(task)
+        self._largest = max(getattr(self, "_largest", 0), self._cutoff)
+        self._cutoff = self._largest + 0.1 * hasattr(self, "_seen")
+        self._seen = True
+        return adaptation
 
 
 class CannotBePickled(Nearest):
     def _adapt(self, task):
-        self.function_ = lambda: None
+        self._function = lambda: None
         return super()._adapt(task)
 
 
