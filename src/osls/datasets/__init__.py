@@ -1,8 +1,8 @@
 """Data sets by name, and the simulator that turns any of them into an open set label shift problem.
 
-Loaders look into the folder that the environment variable ``OSLS_DATA`` names, then into what was downloaded.
-They fetch nothing unless asked to: ``DATASETS["cifar100"].load(download=True)``. Downloads, decoded images
-and features of encoders are kept in the folder that ``OSLS_CACHE`` names, by default ``~/.cache/osls``.
+Loaders search the folder that the environment variable ``OSLS_DATA`` names, then earlier downloads. They
+download only on request: ``DATASETS["cifar100"].load(download=True)``. Downloads, decoded images and
+features of encoders are stored in the folder that ``OSLS_CACHE`` names, by default ``~/.cache/osls``.
 """
 
 from osls.datasets.loading import Labelled

@@ -113,7 +113,7 @@ def read_idx(path: Path) -> AnyArray:
         data = file.read(size + 1)
     if len(data) != size:
         raise ValueError(
-            f"{path} announces {size} bytes but holds {'more' if len(data) > size else len(data)}."
+            f"{path} should have {size} bytes of data but has {'more' if len(data) > size else len(data)}."
         )
     return np.frombuffer(data, dtype=np.uint8).reshape(shape)
 
@@ -125,7 +125,7 @@ _URL = "https://www.cs.toronto.edu/~kriz"
 
 @dataclass(frozen=True)
 class CifarLayout:
-    """Which files make up the data set. A record is its labels, of which the last counts, and an image."""
+    """The files of the data set. A record is one or two labels, of which the last is used, and an image."""
 
     origin: Origin
     npz: str
@@ -141,7 +141,7 @@ def _origin(title: str, folder: str, archive: str, md5: str) -> Origin:
         title,
         paths=(folder,),
         advice=f"Download the binary version, {_URL}/{archive}.tar.gz (md5 {md5}); the Python version is not "
-        "read, since unpickling can run code.",
+        "supported, because unpickling can run code.",
         archives=(f"{archive}.tar.gz",),
         remote=RemoteFile(f"{_URL}/{archive}.tar.gz", f"md5:{md5}", max_bytes=200_000_000),
         max_bytes=200_000_000,
@@ -179,12 +179,12 @@ def load_cifar(layout: CifarLayout, *, split: Split = "train", download: bool = 
     split : "train", "test" or "all", default="train"
         The paper makes its problems from the 50,000 training images.
     download : bool, default=False
-        Fetch the official archive if it is not there.
+        Download the official archive if the data is not found.
 
     Returns
     -------
     Labelled
-        From ``cifar10.npz`` (X_train, y_train, X_test, y_test, class_names) if that is there, else from the
+        From ``cifar10.npz`` (X_train, y_train, X_test, y_test, class_names) if it exists, else from the
         official binary files.
     """
     if split not in ("train", "test", "all"):
@@ -206,7 +206,7 @@ def _records(path: Path, layout: CifarLayout) -> tuple[AnyArray, AnyArray]:
     data = np.fromfile(path, dtype=np.uint8)
     length = layout.label_bytes + _PIXELS
     if len(data) == 0 or len(data) % length:
-        raise ValueError(f"{path} has {len(data)} bytes, which is not a number of records of {length}.")
+        raise ValueError(f"{path} has {len(data)} bytes, which is no multiple of the record size {length}.")
     records = data.reshape(-1, length)
     labels = records[:, layout.label_bytes - 1].astype(np.int64)
     if labels.max() >= layout.classes:

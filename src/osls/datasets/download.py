@@ -1,7 +1,7 @@
-"""Where a data set comes from: look on disk, unpack without trust, download and check, or say what to do.
+"""Find a data set on disk, unpack it safely, download and verify it, or tell the user what to do.
 
-Of an archive only plain files and folders are written. A link, a device, a name that leaves the folder, or
-more bytes or files than the data set can have stops the extraction, and nothing of it stays.
+From an archive only plain files and folders are written. A link, a device, a name that leaves the folder, or
+more bytes or files than the data set can have stops the extraction, and everything extracted is deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Member = tuple[str, bool, Callable[[], IO[bytes]]]
 
 
 def unpack(archive: Path, folder: Path, *, max_bytes: int, max_files: int = 2_000_000) -> Path:
-    """Extract an archive into a folder that does not exist yet, whole or not at all.
+    """Extract an archive into a new folder, completely or not at all.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def unpack(archive: Path, folder: Path, *, max_bytes: int, max_files: int = 2_00
         try:
             os.rename(scratch, folder)
         except OSError:
-            if not folder.exists():  # else another process was faster
+            if not folder.exists():  # otherwise another process was faster
                 raise
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{archive} is damaged, or neither a zip nor a tar file: {error}") from error
@@ -97,7 +97,7 @@ def _members(archive: Path) -> Iterator[_Member]:
 
 def _tar_file(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     file = tar.extractfile(member)
-    assert file is not None  # as of everything but regular files
+    assert file is not None  # None only for members that are not regular files
     return file
 
 
@@ -115,7 +115,7 @@ def _inside(name: str, archive: Path) -> PurePosixPath:
 
 
 def _copy(source: IO[bytes], out: IO[bytes], left: int, archive: Path, limit: int) -> int:
-    """Copy what is really there, whatever size the archive claims."""
+    """Copy the real bytes and count them: the size that the archive states may be wrong."""
     copied = 0
     while block := source.read(_UNPACKED_BLOCK):
         copied += len(block)
@@ -131,7 +131,7 @@ _TIMEOUT = 60
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on a server: where it is, what it must hash to ("md5:..." or "sha256:..."), its largest size."""
+    """A file on a server: its URL, its checksum ("md5:..." or "sha256:..."), and its largest size."""
 
     url: str
     checksum: str
@@ -144,10 +144,10 @@ class RemoteFile:
 
 
 def download(remote: RemoteFile, path: Path, *, progress: bool | None = None) -> Path:
-    """Fetch a file unless it is there.
+    """Download a file unless it exists.
 
-    While it is incomplete it is called ``<name>.part``, and the next call goes on from there. A file whose
-    checksum is wrong is deleted.
+    While it is incomplete it is called ``<name>.part``, and the next call resumes it. A file with a wrong
+    checksum is deleted.
 
     Parameters
     ----------
@@ -177,8 +177,8 @@ def download(remote: RemoteFile, path: Path, *, progress: bool | None = None) ->
             _fetch(remote, file, progress)
         except (urllib.error.URLError, OSError) as error:
             raise ConnectionError(
-                f"could not download {remote.url}: {error}. Run again to go on after the "
-                f"{file.tell()} bytes in {part}, or fetch the file yourself and save it as {path}."
+                f"could not download {remote.url}: {error}. Run again to resume after the "
+                f"{file.tell()} bytes in {part}, or download the file yourself and save it as {path}."
             ) from error
         file.flush()
         os.fsync(file.fileno())
@@ -187,7 +187,7 @@ def download(remote: RemoteFile, path: Path, *, progress: bool | None = None) ->
         except ValueError:
             part.unlink()
             raise
-        if os.name == "nt":  # which renames no open file
+        if os.name == "nt":  # Windows cannot rename an open file
             file.close()
         os.replace(part, path)
     return path
@@ -196,7 +196,7 @@ def download(remote: RemoteFile, path: Path, *, progress: bool | None = None) ->
 def check(path: Path, remote: RemoteFile) -> None:
     """Raise ValueError unless the file has the checksum of the official one."""
     kind, wanted = remote.checksum.split(":", 1)
-    # MD5 is what several publishers give; it guards against damage, not against an attacker.
+    # Several publishers give only MD5; it detects damage, but does not stop an attacker.
     digest = hashlib.md5(usedforsecurity=False) if kind == "md5" else hashlib.new(kind)
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
@@ -209,7 +209,7 @@ def check(path: Path, remote: RemoteFile) -> None:
 
 
 def _fetch(remote: RemoteFile, file: IO[bytes], progress: bool | None) -> None:
-    """Append what is missing of the file."""
+    """Download the missing part of the file."""
     have = file.tell()
     request = urllib.request.Request(remote.url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -247,7 +247,7 @@ def _alone(file: IO[bytes]) -> Iterator[None]:
         return
     fcntl.flock(file, fcntl.LOCK_EX)
     try:
-        # Append mode writes at the end, which another process may have moved meanwhile.
+        # Another process may have written to the file before this one got the lock.
         file.seek(0, os.SEEK_END)
         yield
     finally:
@@ -293,17 +293,17 @@ class Origin:
     title : str
         Name for messages.
     paths : tuple of str
-        Where it may lie, below the folder that OSLS_DATA names. The first is the one to recommend.
+        Possible places, below the folder that OSLS_DATA names. The first is recommended in messages.
     advice : str
         What to download, and from where.
     archives : tuple of str
-        Names of archives it is published in; one that is found is unpacked into the cache.
+        Names of its published archives; one that is found is unpacked into the cache.
     inside : tuple of str
-        Where it lies in such an archive, if not at one of ``paths``.
+        Its paths inside such an archive, if other than ``paths``.
     remote : RemoteFile, optional
-        The file to fetch if the user allows it. Not for data that needs a login or has no checksum.
+        The file to download if the user allows it. None if it needs a login or has no checksum.
     max_bytes : int
-        More than the contents of the archive can have.
+        Upper limit on the size of the archive's contents.
     """
 
     title: str
@@ -315,7 +315,7 @@ class Origin:
     max_bytes: int = 1 << 30
 
     def find(self, *, download: bool = False) -> Path:
-        """Return where the data lies, or raise FileNotFoundError with instructions."""
+        """Return the path of the data, or raise FileNotFoundError with instructions."""
         place = find_first(self.paths) or self._unpacked()
         if place is None and download and self.remote is not None:
             place = self._downloaded(self.remote)

@@ -17,18 +17,18 @@ from osls._core.extras import require
 from osls.datasets.download import Origin, RemoteFile, download, find_first
 from osls.datasets.loading import Labelled, cache_folder, named_classes, prepared
 
-# A photograph has fewer pixels; a file that claims more would fill the memory when decoded.
+# Photographs have fewer pixels; decoding a file with more could fill the memory.
 _MAX_PIXELS = 100_000_000
 _ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff")
 
 
 def read_image(path: str | os.PathLike[str], size: int) -> AnyArray:
-    """Decode an image file as uint8 of shape (size, size, 3); the whole picture is squeezed to a square."""
+    """Decode an image file as uint8 of shape (size, size, 3); the image is resized to a square."""
     Image = require("PIL.Image", extra="images")
     try:
         with Image.open(path) as image:
             if image.width * image.height > _MAX_PIXELS:
-                raise ValueError(f"{path} has {image.width} x {image.height} pixels; more than are decoded.")
+                raise ValueError(f"{path} has {image.width} x {image.height} pixels, which is too many.")
             # A JPEG can be decoded at a fraction of its size, which is much faster.
             image.draft("RGB", (2 * size, 2 * size))
             small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
@@ -42,14 +42,14 @@ def read_image(path: str | os.PathLike[str], size: int) -> AnyArray:
 def image_files(folder: Path) -> list[Path]:
     """Return the image files below a folder, in the order of their names."""
     images = (path for path in folder.rglob("*") if path.suffix.lower() in _ENDINGS and path.is_file())
-    # Archives made on a Mac carry a shadow file "._name" beside each image.
+    # Archives made on a Mac contain a metadata file "._name" beside each image.
     return sorted(path for path in images if not path.name.startswith("."))
 
 
 def image_set(
     name: str, files: Sequence[Path], y: Sequence[int], class_names: Sequence[str], size: int
 ) -> Labelled:
-    """Return labelled image files as uint8 of shape (n, size, size, 3), from the cache if they are there."""
+    """Return labelled image files as uint8 of shape (n, size, size, 3), from the cache if possible."""
     if not files:
         raise FileNotFoundError(f"{name}: its folder holds no image files.")
 
@@ -83,7 +83,7 @@ BREAKHIS = Origin(
     archives=("BreaKHis_v1.tar.gz",),
     max_bytes=10_000_000_000,
 )
-# Benign first: a problem has one novel class of each kind.
+# Benign classes first: one benign and one malignant class are novel in each problem.
 BREAKHIS_CLASSES = {
     "adenosis": "benign",
     "fibroadenoma": "benign",
@@ -157,7 +157,7 @@ def load_breakhis400x(*, download: bool = False) -> Labelled:
         raise FileNotFoundError(
             "breakhis400x.npz is not in the folder that OSLS_DATA names. Save it there with the arrays X "
             "(n x 64 x 96 x 3, uint8), y (n class numbers) and class_names, of the 400X images of BreakHis. "
-            f"{BREAKHIS.advice} Or use the data set 'breakhis', which reads those as they are."
+            f"{BREAKHIS.advice} Or use the data set 'breakhis', which reads these image files directly."
         )
     with np.load(path, allow_pickle=False) as file:
         X, y = np.asarray(file["X"]), np.asarray(file["y"])
@@ -267,20 +267,20 @@ class Hierarchy:
             if not todo:
                 break
         else:
-            raise ValueError("the hierarchy has a circle; is it the official one?")
+            raise ValueError("the hierarchy has a cycle; is it the official one?")
         return sorted(node for node, steps in longest.items() if steps == depth and self.below(node))
 
     def entity30(self) -> dict[str, list[str]]:
         """Return the ImageNet classes of each superclass of Entity30, four for each.
 
-        These are the superclasses at level 4 that have eight classes or more, and of their eight the source
-        half of the "good" split, in which the two halves resemble each other. It is what the paper used.
+        These are the superclasses at level 4 with at least eight classes. Of the eight classes, the source
+        half of the "good" split is used, in which the two halves are similar, as in the paper.
         """
         nodes = [node for node in self.level(_LEVEL) if len(self.below(node)) >= _SUBCLASSES]
         return {node: self._good_half(node) for node in nodes}
 
     def _good_half(self, node: str) -> list[str]:
-        """Deal the classes of a superclass into two halves, branch by branch, and return the first."""
+        """Split the classes of a superclass into two halves, branch by branch, and return the first."""
         branches = sorted(self._inner_children(node))
         while len(branches) == 1:
             branches = sorted(self._inner_children(branches[0]))
@@ -289,7 +289,7 @@ class Hierarchy:
         first: list[str] = []
         second: list[str] = []
         for branch in classes:
-            # A branch of one goes to the first half while that has room, a larger one to both.
+            # A branch with one class goes to the first half until it is full; larger branches are split.
             cut = int(len(first) < half) if len(branch) == 1 else min(len(branch) // 2, half - len(first))
             room = half - len(second)
             first += branch[:cut]
@@ -307,7 +307,7 @@ class Hierarchy:
 def load_entity30(*, size: int = 64, download: bool = False) -> Labelled:
     """Load Entity30 as uint8 images of shape (n, size, size, 3), 64 pixels wide as in the paper.
 
-    Needs the training images of ImageNet, which only their owners give out, and the three files of the BREEDS
+    Needs the training images of ImageNet, which require an account, and the three files of the BREEDS
     hierarchy, which can be downloaded.
     """
     images = IMAGENET.find()

@@ -1,4 +1,4 @@
-"""What a loader returns, where data lies, and where what takes long to prepare is kept.
+"""The return type of loaders, the folders of data sets, and a cache for data that is slow to prepare.
 
 ``OSLS_DATA``
     Folder with the data sets. It is only read.
@@ -48,7 +48,7 @@ def named_classes(y: AnyArray, names: Sequence[str] | AnyArray | None = None) ->
 
 
 def cache_folder() -> Path:
-    """Return the folder for what can be computed or fetched again.
+    """Return the cache folder; its contents can be computed or downloaded again.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def cache_folder() -> Path:
 
 
 def data_folder() -> Path:
-    """Return the folder that OSLS_DATA names, or say how to set it."""
+    """Return the folder that OSLS_DATA names, or raise an error that says how to set it."""
     folder = os.environ.get("OSLS_DATA")
     if not folder:
         raise FileNotFoundError(
@@ -79,27 +79,27 @@ def data_folder() -> Path:
 
 
 def data_folders() -> list[Path]:
-    """Return where data is looked for: the folder that OSLS_DATA names, then what was downloaded."""
+    """Return the folders to search: the one that OSLS_DATA names, then that of downloads."""
     named = os.environ.get("OSLS_DATA")
     return ([Path(named).expanduser()] if named else []) + [cache_folder() / "data"]
 
 
 def prepared(name: str, key: Any, build: Callable[[Path], tuple[AnyArray, Sequence[str]]]) -> Labelled:
-    """Return a data set from the cache, or prepare it and keep it there.
+    """Return a data set from the cache, or prepare it and store it there.
 
     Parameters
     ----------
     name : str
-        Start of the name of its folder in the cache.
-    key : object for JSON
-        All that the result depends on.
+        Prefix of its folder in the cache.
+    key : object that JSON can encode
+        Everything that the result depends on.
     build : callable
         Writes the rows to the path it gets (an ``.npy`` file) and returns the classes and their names.
 
     Returns
     -------
     Labelled
-        Its rows are mapped from disk: they take no memory until they are used.
+        Its rows are memory-mapped: they take no memory until they are used.
     """
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     folder = cache_folder() / "prepared" / f"{name}-{digest}"
@@ -120,7 +120,7 @@ def _build(folder: Path, build: Callable[[Path], tuple[AnyArray, Sequence[str]]]
         try:
             os.rename(scratch, folder)
         except OSError:
-            if not folder.exists():  # else another process was faster
+            if not folder.exists():  # otherwise another process was faster
                 raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

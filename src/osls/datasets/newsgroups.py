@@ -1,4 +1,4 @@
-"""20 Newsgroups, as texts, as weighted words, and as features of a frozen encoder."""
+"""20 Newsgroups, as texts, as TF-IDF weights, and as features of a frozen encoder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def newsgroup_texts(remove: tuple[str, ...] = (), *, download: bool = False) -> 
             f"{_FILE} there (fetch_20newsgroups(data_home=...) makes it), or pass download=True to let "
             "scikit-learn fetch it."
         )
-    # scikit-learn knows the official file and its SHA-256.
+    # scikit-learn downloads the official file and checks its SHA-256.
     home = folders[0] if folders else cache_folder() / "data"
     return fetch_20newsgroups(
         subset="all", remove=remove, data_home=str(home), download_if_missing=not folders

@@ -26,23 +26,23 @@ from osls.datasets.single_cell import load_cells, load_tabula_muris
 
 @dataclass(frozen=True)
 class Dataset:
-    """A labelled data set, how many of its classes become novel (a range), and a cap on its rows.
+    """A labelled data set, how many of its classes become novel (a range), and a limit on its rows.
 
     Parameters
     ----------
     name : str
         Its key in ``DATASETS``.
     load : callable
-        Returns a :class:`Labelled`, which unpacks as ``X, y``. With ``download=True`` it may fetch what is
-        missing; loaders of image files also take ``size``, the side in pixels.
+        Returns a :class:`Labelled`, which unpacks as ``X, y``. With ``download=True`` it may download missing
+        files; loaders of image files also take ``size``, the side in pixels.
     novel : (int, int)
         Smallest and largest number of novel classes. For the paper's data sets both are the paper's number.
     max_rows : int, optional
-        Rows to draw of a large data set.
+        Number of rows to draw from a large data set.
     classes : int, optional
         Number of its classes.
     novel_groups : tuple of tuples of class numbers
-        If given, the novel classes are not any: one is drawn from each group.
+        If given, one novel class is drawn from each group, instead of any classes.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Dataset:
     novel_groups: tuple[tuple[int, ...], ...] = ()
 
     def draw_novel(self, rng: np.random.RandomState) -> int | list[int]:
-        """Draw the novel classes of a problem: how many, or which ones where the data set says so.
+        """Draw the number of novel classes, or a list of them if the data set has ``novel_groups``.
 
         Examples
         --------
@@ -104,7 +104,7 @@ DATASETS = {
         Dataset("newsgroups", load_newsgroups, novel=(4, 4), classes=20),
         Dataset("newsgroups-bare", partial(load_newsgroups, _BARE), novel=(4, 4), classes=20),
         _table("covtype", 7, novel=(1, 2), max_rows=20_000),
-        # The paper's.
+        # The paper's data sets.
         Dataset("cifar10", _cifar10, novel=(1, 1), classes=10),
         Dataset("cifar100", partial(load_cifar, CIFAR100), novel=(15, 15), classes=100),
         Dataset("entity30", load_entity30, novel=(6, 6), classes=30),
@@ -112,7 +112,7 @@ DATASETS = {
         Dataset("dermnet", load_dermnet, novel=(5, 5), classes=23),
         Dataset("breakhis", load_breakhis, novel=(2, 2), classes=8, novel_groups=_TUMOURS),
         Dataset("utkface", load_utkface, novel=(1, 1), classes=8, novel_groups=((7,),)),
-        # Stand-ins and other single cells.
+        # Substitutes for the paper's data sets, and other single-cell data.
         Dataset("breakhis400x", load_breakhis400x, novel=(2, 2), classes=8, novel_groups=_TUMOURS),
         Dataset("zeisel", partial(load_cells, "zeisel_mouse_brain"), novel=(1, 2), classes=7),
         Dataset("citeseq", partial(load_cells, "citeseq_cbmc"), novel=(2, 4), classes=13),
@@ -134,7 +134,7 @@ DATASETS = {
 
 
 def load_dataset(name: str) -> Dataset:
-    """Look a data set up by name."""
+    """Return the data set of this name."""
     if name not in DATASETS:
         raise ValueError(unknown("data set", name, DATASETS))
     return DATASETS[name]

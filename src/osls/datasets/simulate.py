@@ -1,4 +1,4 @@
-"""Make an open set label shift problem out of any labelled data set."""
+"""Make an open set label shift problem from any labelled data set."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from osls._core.validation import append_novel_label
 
 @dataclass(frozen=True)
 class OSLSProblem:
-    """Labelled source, unlabelled target, and, apart from both, the truth to judge the answers by.
+    """Labelled source, unlabelled target, and, separately, the true labels and mix for evaluation.
 
-    ``y_target``, ``y_test`` and ``target_marginal`` are for metrics. What an estimator may see is in
+    ``y_target``, ``y_test`` and ``target_marginal`` are for metrics only. An estimator gets
     :meth:`training_data`.
     """
 
@@ -169,7 +169,7 @@ def _source_counts(
             # As many target rows as source rows, both taken from the same classes.
             demand = shares + _check_marginal(target_marginal, len(groups), "target_marginal")[:-1]
         total = np.min(sizes[demand > 0] / demand[demand > 0])
-        # Without a wish for the target, half of the scarcest class is left for it.
+        # Without a wanted target mix, half of the scarcest class is left for the target.
         wanted = shares * total * (0.5 if target_marginal is None else 1.0)
     # Every known class must be in the source.
     return [*(int(max(1, round(w))) for w in wanted), 0]

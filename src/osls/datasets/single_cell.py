@@ -1,4 +1,4 @@
-"""Single cells, one row a cell, one class a cell type; Tabula Muris as the COMET benchmark prepares it."""
+"""Single-cell data: a row is a cell, a class is a cell type; Tabula Muris as in the COMET benchmark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from osls.datasets.download import Origin, find_first
 from osls.datasets.loading import Labelled, named_classes, prepared
 
 _GEO = "https://www.ncbi.nlm.nih.gov/geo/query/acc.cgi?acc="
-# Where each is published. Those that hold counts are normalised here; the others are logarithms already.
+# Where each data set is published. Counts are normalised here; the others are log-transformed already.
 CELL_FILES = {
     "zeisel_mouse_brain": f"{_GEO}GSE60361",
     "citeseq_cbmc": f"{_GEO}GSE100866",
@@ -108,7 +108,7 @@ def _read(path: Path) -> tuple[Any, AnyArray, AnyArray]:
     except ImportError as missing:
         raise ImportError(f"reading {path.name} needs anndata: pip install 'osls[single-cell]'") from missing
     with warnings.catch_warnings():
-        # The official file was written by an early version of anndata, which is no fault of the user.
+        # The official file was written by an old version of anndata; the user cannot change that.
         warnings.simplefilter("ignore", anndata.OldFormatWarning)
         data = anndata.read_h5ad(path)
     for column in (_LABEL, "tissue"):
@@ -134,7 +134,7 @@ def _prepare(counts: Any, types: AnyArray, tissues: AnyArray) -> tuple[AnyArray,
     keep[keep] = sizes[numbers] >= _MIN_CELLS_OF_A_TYPE
     if not keep.any():
         raise ValueError(f"no cell type has {_MIN_CELLS_OF_A_TYPE} cells in the tissues of the training set.")
-    # Dense only now, for the cells that stay.
+    # Made dense only here, for the selected cells.
     dense = X[keep].toarray().astype(np.float32)
     dense -= mean.astype(np.float32)
     dense /= np.where(std > 0, std, 1).astype(np.float32)
@@ -163,7 +163,7 @@ def variable_genes(
     min_mean, max_mean : float
         Range of log(1 + mean).
     min_dispersion : float
-        Least standardised dispersion.
+        Smallest standardised dispersion.
     bins : int
         Number of bins.
     """

@@ -1,10 +1,10 @@
-"""Estimates from summaries of scores that never have to be in memory at once.
+"""Estimates from summaries of scores; the scores never have to be in memory all at once.
 
 Summaries are counts on nested grids (:mod:`osls.streaming.counts`), not a randomised sketch. The REQ sketch
-of Apache DataSketches, accurate in the top ranks, was measured beside them (``benchmarks/streaming.py``) and
-gives BBE much the same accuracy at much the same size. But its compaction is random, so the same scores give
-another answer each time (by .0005 on ten million); it takes no weights, which re-weighted sources need; it
-keeps 32-bit numbers, of which the largest below 1 is 1 - 6e-8; and it is one more compiled dependency.
+of Apache DataSketches, accurate in the top ranks, was compared with them (``benchmarks/streaming.py``) and
+gives BBE about the same accuracy at about the same size. But its compaction is random, so the same scores
+give another answer each time (by .0005 on ten million); it takes no weights, which re-weighted sources need;
+it keeps 32-bit numbers, of which the largest below 1 is 1 - 6e-8; and it is one more compiled dependency.
 """
 
 from osls.streaming.class_mix import MixEstimate, estimate_mix

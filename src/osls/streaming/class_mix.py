@@ -1,16 +1,16 @@
 r"""The mix of all k + 1 classes in a target, from summaries of a fitted model's predictions.
 
-What one pass over the predictions allows:
+Three methods need only one pass over the predictions:
 
-- ``"mean"``: the mean probabilities. Exact, but it trusts the mix that the model was fitted to.
-- ``"em"``: maximum likelihood of the shares. It takes the model's probabilities for true posteriors under
-  the mix ``prior`` of its fit, and the novel class for the same as then. Exact EM is one pass an iteration;
-  one pass in all allows a calibrated sample of rows (:mod:`osls.streaming.probabilities`), which is exact for
-  up to 65,536 rows (fewer if k > 15) and within about 0.001 beyond.
-- ``"bins"``: the classes' best bins, solved together, then BBE for "known or not", as in the cross-fitted
+- ``"mean"``: the mean probabilities. Exact, but it assumes the mix that the model was fitted to.
+- ``"em"``: maximum likelihood of the shares. It assumes that the probabilities are true posteriors under the
+  mix ``prior`` of the fit, and that the novel class is unchanged. Exact EM needs one pass per iteration; with
+  one pass in total it uses a calibrated sample of rows (:mod:`osls.streaming.probabilities`), which is exact
+  for up to 65,536 rows (fewer if k > 15) and accurate to about 0.001 beyond.
+- ``"bins"``: the classes' best bins, solved jointly, then BBE for known against novel, as in the cross-fitted
   :class:`osls.PULSE`. It needs predictions of labelled rows that the model was not fitted to, but neither
-  calibration nor the old novel class: any top bin that holds one class will do. All it needs are counts by
-  column, which summaries hold exactly.
+  calibration nor an unchanged novel class: any top bin that holds one class is enough. It uses only counts
+  by column, which summaries hold exactly.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from osls.streaming.probabilities import ProbabilitySummary, calibrate
 
 Method = Literal["auto", "mean", "em", "bins"]
 
-# Replicates look at fewer edges: the spread of an estimate needs no finer grid.
+# Bootstrap replicates use a coarser grid, which is enough for the spread of an estimate.
 _REPLICATE_CELLS = 1 << 12
 
 
@@ -47,8 +47,8 @@ class MixEstimate:
     marginal : array of shape (k + 1,)
         The shares; they sum to one.
     interval : array of shape (k + 1, 2)
-        An interval for each. It speaks of sampling noise alone, which is next to nothing in a large target;
-        what is left then is the error of the model and of the method's assumptions.
+        An interval for each. It covers sampling noise only, which is very small in a large target; the errors
+        of the model and of the method's assumptions are not included.
     level : float
         The intervals' level.
     method : str
@@ -70,7 +70,7 @@ class MixEstimate:
 
     @property
     def novel_interval(self) -> tuple[float, float]:
-        """Its interval."""
+        """Interval of the novel share."""
         return float(self.interval[-1, 0]), float(self.interval[-1, 1])
 
 
@@ -93,14 +93,14 @@ def estimate_mix(
     prior : array-like of shape (k + 1,), optional
         The mix that the model was fitted to, ``target_marginal_``; "em" needs it.
     reference : sequence of k ProbabilitySummary, optional
-        Predictions for held-out labelled rows, one summary a known class; "bins" needs it.
+        Predictions for held-out labelled rows, one summary per known class; "bins" needs it.
     method : {"auto", "mean", "em", "bins"}, default="auto"
-        See the module's text. "auto" is "bins" if there is a reference, else "em" if there is a prior, else
-        "mean".
+        See the module's docstring. "auto" is "bins" if there is a reference, else "em" if there is a prior,
+        else "mean".
     level : float, default=0.95
         Level of the intervals.
     n_boot : int, default=100
-        Bootstrap replicates of "bins". The others' intervals have a formula.
+        Bootstrap replicates of "bins". The other methods have closed-form intervals.
     random_state : int, default=0
         Seed of the bootstrap.
 
@@ -149,20 +149,20 @@ def _with_errors(share: Floats, error: Floats, level: float, method: str, n: int
 
 
 def _maximum_likelihood(target: ProbabilitySummary, prior: Floats) -> tuple[Floats, Floats]:
-    """Shares of most likelihood on the sample, and their standard errors from its curvature."""
+    """Maximum likelihood shares on the sample, and standard errors from the curvature of the likelihood."""
     calibration = calibrate(target.sample, target.n, target.mean, target.mean_product)
     weight = calibration.weights
     ratio = target.sample.rows / np.maximum(prior, np.finfo(float).tiny)
     share = prior
     for _ in range(2000):
-        # A weight may be negative; a share may not.
+        # Weights may be negative, but shares may not.
         update = np.maximum(share * (ratio.T @ (weight / (ratio @ share))), 0.0)
         update /= update.sum()
         moved = np.abs(update - share).max()
         share = update
         if moved < 1e-7:
             break
-    # The shares sum to one: the last is what the others leave, so only their differences to it are free.
+    # The shares sum to one, so the last is determined by the others: differentiate along those only.
     slope = (ratio[:, :-1] - ratio[:, -1:]) / (ratio @ share)[:, None]
     inverse = np.linalg.pinv(slope.T @ slope / len(slope), hermitian=True)
     left = calibration.unexplained(slope) @ inverse
@@ -175,7 +175,7 @@ def _maximum_likelihood(target: ProbabilitySummary, prior: Floats) -> tuple[Floa
 class _Tables:
     """Counts by column: ``target[j]`` of all target rows, ``classes[i][j]`` of the rows of class i.
 
-    All counts of a column are on one grid, so that a bin means the same rows to each class and to the target.
+    All counts of a column are on one grid, so that a bin has the same edges for each class and the target.
     """
 
     target: list[Sample]
@@ -185,7 +185,7 @@ class _Tables:
     def of(
         target: ProbabilitySummary, reference: Sequence[ProbabilitySummary], capacity: int | None = None
     ) -> _Tables:
-        """Read the counts off summaries; with a ``capacity`` on a coarser grid."""
+        """Take the counts from summaries; with a ``capacity``, on a coarser grid."""
         columns = []
         for j in range(target.n_classes):
             counts = [summary.columns[j].counts for summary in (target, *reference)]
@@ -196,7 +196,7 @@ class _Tables:
         return _Tables(by_summary[0], by_summary[1:])
 
     def resampled(self, rng: np.random.Generator) -> _Tables:
-        """Resample every count by itself: that a row lies in one bin of each column only is left out."""
+        """Resample the counts of each column independently; the dependence between columns is ignored."""
         return _Tables(
             [sample.resampled(rng) for sample in self.target],
             [[sample.resampled(rng) for sample in row] for row in self.classes],
@@ -253,7 +253,7 @@ def _check_reference(
     if reference is None:
         raise ValueError("method='bins' needs reference=, summaries of held-out labelled rows by class.")
     if len(reference) != k or any(summary.n_classes != k + 1 for summary in reference):
-        raise ValueError(f"reference must be {k} summaries of {k + 1} classes, one a known class.")
+        raise ValueError(f"reference must be {k} summaries of {k + 1} classes, one per known class.")
     for j, summary in enumerate(reference):
         if summary.n == 0:
             raise ValueError(f"reference has no row of class {j}; each known class needs some.")

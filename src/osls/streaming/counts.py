@@ -1,14 +1,14 @@
-r"""Counts of scores on nested grids: exact while few scores are distinct, as fine as memory allows after.
+r"""Counts of scores on nested grids: exact for few distinct scores, otherwise as fine as the capacity allows.
 
-A score p in [0, 1] is placed by the binary digits of p (below one half) or of 1 - p (above), so a grid is
-logarithmic towards both ends: whatever is left to 0 or to 1 is resolved to the same *relative* width. That
-is where best bins are, and where confident models put their scores. Level 0 tells any two numbers apart;
-each further level joins the cells in pairs. At 16,384 cells at most, a cell is rarely wider than 1/256 of
-its distance from the nearer end.
+A score p in [0, 1] is placed by the binary digits of p (below one half) or of 1 - p (above). So a grid is
+logarithmic towards both ends: distances to 0 and to 1 are resolved to the same *relative* width. Best bins
+lie there, and so do the scores of confident models. Level 0 separates any two different numbers; each
+further level merges the cells in pairs. With at most 16,384 cells, a cell is rarely wider than 1/256 of its
+distance from the nearer end.
 
-The level is the lowest at which no more than ``capacity`` cells are occupied. That is a property of the
-scores alone: a part of them never needs a higher level than the whole. So the counts of a whole do not
-depend on how it was split, nor on the order in which the parts were merged.
+The level is the lowest at which no more than ``capacity`` cells are occupied. It depends only on the scores,
+and a part of the scores never needs a higher level than the whole. So the counts of a whole do not depend on
+how it was split, nor on the order in which the parts were merged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from osls._core.arrays import Floats, Ints
 from osls.mixture.sample import Sample
 
 _HALF = int(np.float64(0.5).view(np.int64))
-# Cell numbers within a range this wide are counted by address, others after sorting.
+# Cell numbers within a range this wide are counted by bincount, others after sorting.
 _DENSE = 1 << 20
 
 
@@ -37,7 +37,7 @@ def keys_of(scores: Floats) -> Ints:
     (True, True)
     """
     p = np.asarray(scores, dtype=np.float64)
-    # 1 - p is exact for p in [1/2, 1]; abs() because the digits of -0.0 are not those of 0.0.
+    # 1 - p is exact for p in [1/2, 1]; abs() because the bits of -0.0 differ from those of 0.0.
     digits = np.abs(np.where(p < 0.5, p, 1 - p)).view(np.int64)
     return np.where(p < 0.5, digits, 2 * _HALF - digits)
 
@@ -56,13 +56,13 @@ class GridCounts:
     Attributes
     ----------
     level : int
-        A cell holds the scores whose keys agree but for the last ``level`` binary digits.
+        A cell holds the scores whose keys agree except in the last ``level`` binary digits.
     number : int array
         The keys without those digits.
     mass : float array
-        Sum of the weights in each cell; of rows, if they have none.
+        Sum of the weights in each cell; the number of rows if there are no weights.
     square : float array or None
-        Sum of their squares; None if all weights are 1.
+        Sum of the squared weights; None if all weights are 1.
     """
 
     level: int
@@ -77,13 +77,13 @@ class GridCounts:
 
     @property
     def effective_n(self) -> float:
-        """How many rows of equal weight say as much as all cells together."""
+        """Effective sample size: how many rows of equal weight are as informative as all cells together."""
         return float(self.mass.sum() ** 2 / self.squares.sum()) if len(self.mass) else 0.0
 
     def sample(self, level: int | None = None) -> Sample:
         """Return the counts, on the grid of a higher level if one is given, as a weighted sample.
 
-        A cell's score is its middle, so that samples of the same level agree on what a threshold parts.
+        A cell's score is its middle, so that a threshold separates the same cells in samples of one level.
         """
         counts = self if level is None else coarsen(self, level)
         return Sample(counts.middle, counts.mass, counts.squares)
@@ -145,14 +145,14 @@ def fit_capacity(cells: GridCounts, capacity: int) -> GridCounts:
     """Coarsen to the lowest level with at most ``capacity`` cells."""
     if len(cells.number) <= capacity:
         return cells
-    # Neighbours become one cell as soon as the digits in which they differ are dropped.
+    # Two neighbours become one cell as soon as all digits in which they differ are dropped.
     differing = cells.number[1:] ^ cells.number[:-1]
     decisive = np.partition(differing, -capacity)[-capacity]
     return coarsen(cells, cells.level + int(decisive).bit_length())
 
 
 def _sum_by_number(numbers: Ints, *columns: Floats | None) -> tuple[Ints, list[Floats]]:
-    """Distinct numbers, rising, and the sums of each column over them; of a column None, their counts."""
+    """Distinct numbers in rising order, and the sums of each column over them; counts for a column None."""
     lowest = numbers.min()
     if numbers.max() - lowest < min(_DENSE, 16 * len(numbers)):
         address = numbers - lowest
@@ -185,11 +185,11 @@ class CountedSample(Sample):
     scores, weight, square : arrays of shape (cells,)
         The cells' middles, rising; the weight in each; the sum of the squared weights.
     n_rows : int
-        Rows behind the counts.
+        Number of rows that were counted.
     exact_mean : float
-        Their mean score.
+        Mean score of the rows.
     exact_range : (float, float)
-        Their smallest and largest score.
+        Smallest and largest score of the rows.
     """
 
     n_rows: int = 0
@@ -216,7 +216,7 @@ class CountedSample(Sample):
         return self
 
     def resampled(self, rng: np.random.Generator) -> CountedSample:
-        """Draw as many rows again, from the cells; a cell's rows count as equally heavy."""
+        """Resample as many rows from the cells; the rows of a cell are taken as equally weighted."""
         rows = self.rows
         total = rows.sum()
         return self._with_rows(rng.multinomial(max(1, round(total)), rows / total))
@@ -226,7 +226,7 @@ class CountedSample(Sample):
         return self._with_rows(rng.binomial(np.round(self.rows).astype(np.int64), probability))
 
     def _with_rows(self, rows: Ints) -> CountedSample:
-        """Return a sample with so many rows in each cell."""
+        """Return a sample with ``rows`` rows in each cell."""
         kept = np.flatnonzero(rows)
         weight = (self.squares / self.weights)[kept]
         smaller = replace(
@@ -240,7 +240,7 @@ class CountedSample(Sample):
             return smaller
         position = self._positions()[kept]
         ends = (float(position[0]), float(position[-1]))
-        # The mean moves by as much as that of the cells' positions; the exact one is where it starts.
+        # The new mean is the exact mean plus the change in the mean of the cells' positions.
         moved = np.average(position, weights=smaller.weight)
         moved -= np.average(self._positions(), weights=self.weight)
         return replace(smaller, exact_mean=float(np.clip(self.mean + moved, *ends)), exact_range=ends)

@@ -1,4 +1,4 @@
-"""Score a data set that fits no memory with a fitted model, partition by partition, on a Dask cluster."""
+"""Score a data set that does not fit in memory with a fitted model, by partition, on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ except ImportError as error:
 
 @contextmanager
 def connected(client: Any, n_workers: int | None = None) -> Iterator[Any]:
-    """Yield a client; what was made for it is closed again.
+    """Yield a client; a connection or cluster that was created here is closed at the end.
 
     Parameters
     ----------
     client : distributed.Client, str or None
         A client to use as it is, the address of a scheduler, or None for workers on this machine.
     n_workers : int, optional
-        How many of them; by default one a core.
+        Number of workers on this machine; by default one per core.
     """
     if isinstance(client, distributed.Client):
         yield client
@@ -45,7 +45,7 @@ def connected(client: Any, n_workers: int | None = None) -> Iterator[Any]:
         with _open(distributed.Client, client) as connection:
             yield connection
     elif client is None:
-        # One thread each: the models' own libraries use the core better than Python's threads do.
+        # One thread per worker: the models' libraries use the core better than Python threads do.
         local = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0"}
         with (
             _open(distributed.LocalCluster, processes=True, **local) as cluster,
@@ -60,14 +60,14 @@ def connected(client: Any, n_workers: int | None = None) -> Iterator[Any]:
 
 
 def _open(kind: Any, *arguments: Any, **options: Any) -> Any:
-    """Call what Dask gives no types for."""
+    """Call a class of Dask that has no type hints."""
     return kind(*arguments, **options)
 
 
 class _Holder(distributed.WorkerPlugin):
     """Keeps an object on every worker, also on those that join or are restarted later.
 
-    Scattered data is gone with the worker that held it. A plugin is kept by the scheduler and handed to
+    Scattered data is lost with the worker that held it. A plugin is kept by the scheduler and sent to
     every new worker, once.
     """
 
@@ -78,7 +78,7 @@ class _Holder(distributed.WorkerPlugin):
 
 @contextmanager
 def model_on_workers(client: Any, model: Any) -> Iterator[str]:
-    """Have a model on every worker inside the block, under the name that is yielded."""
+    """Keep a model on every worker inside the block, under the name that is yielded."""
     name = f"osls-model-{uuid4().hex}"
     client.register_plugin(_Holder(name, model))
     try:
@@ -98,7 +98,7 @@ def task(function: Any) -> Any:
     return delayed(function, pure=False)
 
 
-# Rows that a worker holds at once, and rows a task of a Parquet data set has at least, if there are as many.
+# Rows that a worker holds at once; smallest number of rows in a task of a Parquet file; merges per task.
 _BATCH = 1 << 16
 _TASK = 1 << 18
 _FAN_IN = 8
@@ -106,18 +106,18 @@ _FAN_IN = 8
 
 @dataclass(frozen=True)
 class Scored:
-    """What is left of scoring a data set: files of predictions, and a summary to estimate the mix from.
+    """The result of scoring a data set: files of predictions, and a summary to estimate the mix from.
 
     Attributes
     ----------
     classes : tuple
         The known classes, then the novel one.
     summary : ProbabilitySummary
-        Of the predictions of all rows.
+        Summary of the predictions of all rows.
     by_class : tuple of ProbabilitySummary or None
-        Of the rows of each known class, if there was a label.
+        Summaries of the rows of each known class, if there was a label.
     files : tuple of Path
-        One file of predictions a partition, in the order of the data; empty if none were written.
+        One file of predictions per partition, in the order of the data; empty if none were written.
     prior : array of shape (k + 1,) or None
         The mix that the model was fitted to.
     """
@@ -157,22 +157,22 @@ def score(
         The rows; a path is a Parquet file or a folder of them, which all workers can read.
     out : str or Path, optional
         Folder for the predictions, which all workers can write to: ``part-00000.parquet`` and so on, each
-        written whole or not at all, with the ``ids``, ``predicted``, ``novel`` and ``p_<class>``.
+        written completely or not at all, with the ``ids``, ``predicted``, ``novel`` and ``p_<class>``.
     columns : sequence of str, optional
         Features, in the order of the fit. By default the names that the model was fitted with, or else all
-        numeric columns but ``ids`` and ``label``.
+        numeric columns except ``ids`` and ``label``.
     ids : sequence of str
         Columns to copy into the predictions.
     label : str, optional
         Column with true classes: then ``by_class`` is filled, for use as a reference.
     client : distributed.Client or str, optional
-        A client, or the address of a scheduler. By default a cluster on this machine, for as long as it
-        takes; a script then needs ``if __name__ == "__main__":``.
+        A client, or the address of a scheduler. By default a temporary cluster on this machine; a script
+        then needs ``if __name__ == "__main__":``.
     n_workers : int, optional
-        Workers of that cluster; by default one a core.
+        Workers of that cluster; by default one per core.
     retries : int, default=3
-        How often a partition is tried again that failed. Partitions of a worker that died are computed by
-        the others in any case; the answer is the same.
+        How often a failed partition is tried again. If a worker dies, the other workers compute its
+        partitions in any case, with the same result.
 
     Returns
     -------
@@ -181,8 +181,8 @@ def score(
 
     Notes
     -----
-    A worker holds 65,536 rows of a Parquet file at a time, or one partition of a Dask DataFrame. Its answers
-    become a summary of a few megabytes, and only those travel.
+    A worker holds 65,536 rows of a Parquet file at a time, or one partition of a Dask DataFrame. It sends
+    only a summary of its predictions, of a few megabytes, over the network.
 
     Examples
     --------
@@ -196,10 +196,10 @@ def score(
     parts = _partitions(data, reader.needed)
     folder = None if out is None else _prepare(Path(out))
     with connected(client, n_workers) as cluster, model_on_workers(cluster, model) as name:
-        # No name for the tasks in between: what nothing refers to, the cluster forgets.
+        # The intermediate futures get no name, so that the cluster can free them.
         whole: _Piece = _reduce(cluster, _submit(cluster, parts, reader, folder, name, retries)).result()
     if folder is not None:
-        for left in folder.glob(".part-*"):  # by workers that died while writing
+        for left in folder.glob(".part-*"):  # left by workers that died while writing
             left.unlink()
     if label is not None and not any(summary.n for summary in whole.by_class):
         raise ValueError(f"label: no row's {label!r} is one of the known classes {reader.classes[:-1]}.")
@@ -233,7 +233,7 @@ def _empty_like(data: Any) -> pd.DataFrame:
 
 
 def _partitions(data: Any, columns: list[str]) -> list[Any]:
-    """Return what the tasks are to read: steps of a Dask graph, or pieces of Parquet files."""
+    """Return the input of each task: steps of a Dask graph, or pieces of Parquet files."""
     if not isinstance(data, str | Path):
         return list(data[columns].to_delayed())
     dataset = _dataset(data)
@@ -248,7 +248,7 @@ def _dataset(path: str | Path) -> Any:
 
 
 def _row_groups(fragment: Any) -> Iterator[Any]:
-    """Cut a file into runs of row groups that are worth a task each."""
+    """Split a file into runs of row groups that are large enough for a task."""
     group: list[int] = []
     rows = 0
     for info in fragment.row_groups:
@@ -323,7 +323,7 @@ def _prepare(folder: Path) -> Path:
 
 
 def _write(path: Path, tables: Iterable[pd.DataFrame]) -> None:
-    """Write a Parquet file, a row group a table, whole or not at all."""
+    """Write a Parquet file, one row group per table, completely or not at all."""
     writer: pq.ParquetWriter | None = None
     with draft_of(path) as draft:
         for table in tables:
@@ -336,13 +336,13 @@ def _write(path: Path, tables: Iterable[pd.DataFrame]) -> None:
             pq.write_table(pa.table({}), draft)
 
 
-# -- Together -----------------------------------------------------------------------------------------
+# -- All parts together -------------------------------------------------------------------------------
 
 
 def _submit(
     client: Any, parts: list[Any], reader: Reader, folder: Path | None, model_name: str, retries: int
 ) -> list[Any]:
-    """One task a partition; the workers read the rows themselves."""
+    """Submit one task per partition; the workers read the rows themselves."""
     if isinstance(parts[0], tuple):
         shared = {"pure": False, "retries": retries}
         return [
@@ -358,7 +358,7 @@ def _reduce(client: Any, pieces: list[Any]) -> Any:
     """Merge in a tree and in the order of the data, so that the same parts give the same numbers."""
     while len(pieces) > 1:
         groups = [pieces[i : i + _FAN_IN] for i in range(0, len(pieces), _FAN_IN)]
-        # Before any further scoring, so that summaries do not pile up.
+        # Merge tasks have priority over scoring, so that summaries do not accumulate.
         pieces = [client.submit(_merge, group, pure=False, priority=1) for group in groups]
     return pieces[0]
 
@@ -385,8 +385,8 @@ def estimate_mix(
     target : Scored
         What :func:`osls.streaming.dask.score` returned for the data set.
     reference : Scored, optional
-        The same for labelled rows that the model was not fitted to, scored with ``label=``. With it nothing
-        is assumed of the model's calibration, nor of what the novel class looks like.
+        The same for labelled rows that the model was not fitted to, scored with ``label=``. With it, neither
+        a calibrated model nor an unchanged novel class is assumed.
     method, level, n_boot, random_state
         As in :func:`osls.streaming.estimate_mix`.
 

@@ -1,4 +1,4 @@
-"""What re-estimating a mix needs to know of (k+1)-way predictions, in a few megabytes."""
+"""A summary of (k+1)-way predictions, of a few megabytes, from which the mix can be estimated again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from osls._core.arrays import Floats
 from osls.shift.base import check_proba
 from osls.streaming.summary import CAPACITY, ScoreSummary
 
-# Beyond so many classes only each entry's own square is matched, not all products of two.
+# With more classes, only the squares of the probabilities are matched, not all products of two.
 _MAX_PAIRS = 40
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -29,7 +29,7 @@ class RowSample:
 
     @staticmethod
     def empty(n_classes: int) -> RowSample:
-        """Return a sample of nothing."""
+        """Return a sample without rows."""
         return RowSample(np.empty(0, dtype=np.uint64), np.empty((0, n_classes), dtype=np.float32))
 
 
@@ -63,9 +63,9 @@ def calibrate(sample: RowSample, n: int, mean: Floats, mean_product: Floats) -> 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Weights of mean one (some may be negative), and what they were made from; None if all rows are there.
+    """Weights of mean one (some may be negative), and the features behind them; None if all rows are kept.
 
-    The error that is left in a weighted mean is that of the mean of what the features do not explain.
+    The error of a weighted mean is that of the mean of the part that the features do not explain.
     """
 
     weights: Floats
@@ -80,15 +80,15 @@ class Calibration:
 
 
 def _solve(features: Floats, moment: Floats) -> Floats:
-    # Probabilities sum to one, so features depend on each other: least squares takes any solution.
+    # Probabilities sum to one, so the features are linearly dependent: lstsq picks one solution.
     gram = features.T @ features / len(features)
     return np.asarray(np.linalg.lstsq(gram, moment, rcond=1e-10)[0])
 
 
 def _priorities(rows: Floats, first: int) -> NDArray[np.uint64]:
-    """Pseudo-random numbers from what a row holds and where it stands: no seed, and the same on any run.
+    """Pseudo-random numbers from a row's content and its position: no seed, and the same in every run.
 
-    By content alone, equal rows would all be kept or all be left out.
+    With the content only, equal rows would all be kept or all be left out.
     """
     with np.errstate(over="ignore"):
         mixed = np.arange(first, first + len(rows), dtype=np.uint64) * _ODD[0]
@@ -98,7 +98,7 @@ def _priorities(rows: Floats, first: int) -> NDArray[np.uint64]:
 
 
 def _scramble(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One round of splitmix64: every digit of x moves half of the digits of the result."""
+    """One round of splitmix64: each bit of x changes about half of the bits of the result."""
     x = x + _ODD[0]
     x = (x ^ (x >> np.uint64(30))) * _ODD[1]
     x = (x ^ (x >> np.uint64(27))) * _ODD[2]
@@ -117,16 +117,16 @@ class ProbabilitySummary:
     n_classes : int
         k + 1.
     capacity : int, default=16384
-        Most cells a column, as in :class:`ScoreSummary`.
+        Largest number of cells per column, as in :class:`ScoreSummary`.
 
     Attributes
     ----------
     n : int
         Rows seen.
     columns : list of ScoreSummary
-        One a known class, of its probability; last, of the probability of being known at all.
+        For each known class, the summary of its probability; last, that of the probability of being known.
     sample : RowSample
-        Some whole rows (all, while they are few); see :mod:`osls.streaming.probabilities`.
+        A sample of the rows (all, while they are few); see :mod:`osls.streaming.probabilities`.
 
     Examples
     --------
@@ -154,12 +154,12 @@ class ProbabilitySummary:
         return int(np.clip(_SAMPLE_NUMBERS // self.n_classes, 8192, 65536))
 
     def update(self, proba: ArrayLike) -> Self:
-        """Take in more rows of probabilities."""
+        """Add rows of probabilities."""
         if np.size(proba) == 0:
             return self
         rows = check_proba(proba, "proba")
         if rows.shape[1] != self.n_classes:
-            raise ValueError(f"proba has {rows.shape[1]} columns; this summary is of {self.n_classes}.")
+            raise ValueError(f"proba has {rows.shape[1]} columns; this summary has {self.n_classes} classes.")
         for j, column in enumerate(self.columns):
             column.update(rows[:, j] if j < self.n_classes - 1 else 1 - rows[:, j])
         batch = draw_sample(rows, self._sample_size, first=self.n)
@@ -170,7 +170,7 @@ class ProbabilitySummary:
         return self
 
     def merge(self, other: ProbabilitySummary) -> Self:
-        """Take in all that another summary of the same shape has seen."""
+        """Add all rows that another summary of the same shape has seen."""
         if not isinstance(other, ProbabilitySummary):
             raise TypeError(f"can only merge a ProbabilitySummary; got {type(other).__name__}.")
         if (other.n_classes, other.capacity) != (self.n_classes, self.capacity):
@@ -204,7 +204,7 @@ class ProbabilitySummary:
         return f"ProbabilitySummary({self.n_classes}, n={self.n}, sample={len(self.sample.rows)})"
 
     def to_bytes(self) -> bytes:
-        """Return bytes from which :meth:`from_bytes` restores the summary exactly; no code in them."""
+        """Return bytes from which :meth:`from_bytes` restores the summary exactly, without pickle."""
         head = {
             "format": _FORMAT,
             "n_classes": self.n_classes,

@@ -56,9 +56,9 @@ def estimate_share(
     level : float, default=0.95
         Nominal coverage of the interval.
     n_boot : int, default=200
-        Resamples behind it; 0 for no interval.
+        Number of resamples; 0 for no interval.
     random_state : int, default=0
-        Their seed.
+        Seed of the resampling.
 
     Returns
     -------
@@ -66,14 +66,14 @@ def estimate_share(
 
     Notes
     -----
-    While a summary is exact (no more distinct scores than its capacity) an estimator gives what it gives on
-    the scores, but for the randomness of Subsample. Beyond, each score is taken for its cell's middle; mean,
-    smallest and largest score stay exact. So Elkan-Noto remains exact with ``quantile=1``, and BBE looks only
-    at thresholds between cells. With weights, a ``quantile`` below 1 counts positives by how much their
-    weights say, not by rows.
+    While a summary is exact (no more distinct scores than its capacity), the estimate is the same as on the
+    scores, except for the randomness of Subsample. Beyond that, each score is replaced by its cell's middle;
+    mean, smallest and largest score stay exact. So Elkan-Noto remains exact with ``quantile=1``, and BBE
+    uses only thresholds between cells. With weights, a ``quantile`` below 1 counts positives by their
+    effective sample size, not by rows.
 
-    A resample is multinomial over the cells, each taken for so many equal rows that its sum of squared
-    weights is right.
+    A resample is multinomial over the cells. Each cell stands for as many equal rows as its sums of weights
+    and of squared weights imply.
 
     Examples
     --------
@@ -89,11 +89,11 @@ def estimate_share(
     if n_boot < 0:
         raise ValueError(f"n_boot must not be negative; got {n_boot}.")
     fitted = clone(BBE() if estimator is None else estimator)
-    fitted.fit([0.5], [0.5])  # says what is wrong with its parameters
+    fitted.fit([0.5], [0.5])  # raises an error if its parameters are invalid
     for name, summary in (("positive", positive), ("unlabeled", unlabeled)):
         if summary.n == 0:
             raise ValueError(f"{name} has seen no score; update it first.")
-    # One grid for both, so that a threshold parts the same scores in each.
+    # One grid for both, so that a threshold separates the same scores in each.
     grid = max(positive.counts.level, unlabeled.counts.level)
     fitted.fit_samples(positive.sample(grid), unlabeled.sample(grid))
     interval = fitted.interval(level, n_boot=n_boot, random_state=random_state) if n_boot else None

@@ -19,19 +19,19 @@ _FORMAT = "osls.ScoreSummary/1"
 
 
 class ScoreSummary:
-    """What mixture estimators need to know of a sample of scores, however large the sample.
+    """A summary of fixed size of any number of scores, as the input of mixture estimators.
 
     Parameters
     ----------
     capacity : int, default=16384
-        Most cells to keep. A sample with fewer distinct scores is kept exactly; of a larger one the counts
-        are exact on a grid that is fine near 0 and near 1 (see :mod:`osls.streaming.counts`). Mean, smallest
-        and largest score are exact in any case.
+        Largest number of cells. A sample with fewer distinct scores is kept exactly; for a larger one the
+        counts are exact on a grid that is fine near 0 and near 1 (see :mod:`osls.streaming.counts`). Mean,
+        smallest and largest score are always exact.
 
     Attributes
     ----------
     n : int
-        Scores seen, those of weight zero left out.
+        Number of scores seen, without those of weight zero.
     cells : GridCounts
         Their counts.
 
@@ -68,7 +68,7 @@ class ScoreSummary:
         self._lowest, self._highest = np.inf, -np.inf
 
     def update(self, scores: ArrayLike, weight: ArrayLike | None = None) -> Self:
-        """Take in more scores, each with a weight if they have any (none is like 1)."""
+        """Add scores, optionally with weights (1 by default)."""
         if np.size(scores) == 0:
             return self
         array = check_scores(scores, "scores")
@@ -88,7 +88,7 @@ class ScoreSummary:
         return self
 
     def merge(self, other: ScoreSummary) -> Self:
-        """Take in all that another summary of the same capacity has seen."""
+        """Add all scores that another summary of the same capacity has seen."""
         if not isinstance(other, ScoreSummary):
             raise TypeError(f"can only merge a ScoreSummary; got {type(other).__name__}.")
         if other.capacity != self.capacity:
@@ -116,7 +116,7 @@ class ScoreSummary:
         return self._with(scaled, factor * self._total, self.range)
 
     def sample(self, level: int = 0) -> CountedSample:
-        """Return what it knows as a weighted sample, on the grid of ``level`` if that is coarser."""
+        """Return the counts as a weighted sample, on the grid of ``level`` if that is coarser."""
         counts = coarsen(self.counts, max(level, self.counts.level))
         return CountedSample(
             counts.middle, counts.mass, counts.squares, self.n, exact_mean=self.mean, exact_range=self.range
@@ -128,7 +128,7 @@ class ScoreSummary:
         copy._lowest, copy._highest = range_
         return copy
 
-    # -- What it knows ------------------------------------------------------------------------------
+    # -- Statistics ---------------------------------------------------------------------------------
 
     @property
     def weight(self) -> float:
@@ -137,7 +137,7 @@ class ScoreSummary:
 
     @property
     def effective_n(self) -> float:
-        """How many equally weighted scores say as much."""
+        """Effective sample size: how many equally weighted scores are as informative."""
         return self.counts.effective_n
 
     @property
@@ -229,7 +229,7 @@ class ScoreSummary:
 
 
 class Mergeable(Protocol):
-    """A summary that can take in another."""
+    """A summary that can be merged with another."""
 
     def merge(self, other: Any) -> Any: ...
 
@@ -240,7 +240,7 @@ S = TypeVar("S", bound=Mergeable)
 
 
 def merge_all(summaries: Iterable[S]) -> S:
-    """Merge summaries of one kind into a new one and leave them alone."""
+    """Merge summaries of one type into a new one, without changing them."""
     merged: S | None = None
     for summary in summaries:
         if merged is None:

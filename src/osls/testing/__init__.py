@@ -1,11 +1,11 @@
-"""The contracts of adapters and mixture estimators, as checks that anybody's own can be put through.
+"""Checks for your own adapters and mixture estimators, in the manner of scikit-learn's ``check_estimator``.
 
-An adapter is whatever has ``fit(X, y, X_target=...)`` and answers with ``classes_``, ``target_marginal_``,
+An adapter is any object with ``fit(X, y, X_target=...)``, ``classes_``, ``target_marginal_``,
 ``novel_prevalence_``, ``target_proba_``, ``target_labels_``, ``predict`` and ``predict_proba``; a mixture
 estimator has ``fit(positive_scores, unlabeled_scores)`` and ``alpha_``. Neither has to inherit from a class
-of this package; those that do are also asked for what they inherit.
+of this package; for those that do, the inherited behaviour is checked as well.
 
-In a test file, one test a check:
+In a test file, with one test per check:
 
 .. code-block:: python
 

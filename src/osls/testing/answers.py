@@ -1,8 +1,8 @@
-"""Checks of what an adapter answers, and of what must not matter to it: seeds, order, names, kinds of table.
+"""Checks of an adapter's results, and of invariances: to global seeds, row order, class names, table types.
 
-What is exact and what is not: the same data in the same order under the same seed gives the same numbers, and
-so do names that sort like the old ones. Another order of the target's rows, or of the classes, meets other
-random numbers (folds, batches, first weights), so there the mix only has to agree to within 0.15.
+The same data in the same order with the same seed must give exactly the same numbers, also with new class
+names that sort in the same order. Another order of the target's rows, or of the classes, leads to other
+random numbers (folds, batches, initial weights), so there the mix only has to agree to within 0.15.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROUNDING = 1e-5
 
 
 def answers_are_distributions(subject: Subject) -> None:
-    """Shapes, sums and signs of everything an adapter publishes."""
+    """Shapes, sums and signs of all fitted attributes and predictions."""
     _demand_answers(subject.fitted, subject.problem)
     expected = [*subject.problem.classes.tolist(), subject.fitted.classes_[-1]]
     same(subject.fitted.classes_, expected, "classes_ (the known classes, sorted, then the novel label)")
@@ -64,7 +64,7 @@ def classes_of_unequal_size(subject: Subject) -> None:
 
 
 def a_class_absent_from_the_target(subject: Subject) -> None:
-    """Its share falls to less than half of what it was, a third."""
+    """Its share falls from a third to less than a sixth."""
     X, y = blobs()
     source, target = y != 3, y != 0
     model = subject.fresh().fit(X[source], y[source], X_target=X[target])
@@ -152,7 +152,7 @@ def global_random_state_is_neither_read_nor_changed(subject: Subject) -> None:
 
 
 def rows_are_judged_one_by_one(subject: Subject) -> None:
-    """Other rows, and their order, change nothing about a row's answer."""
+    """A row's prediction does not depend on the other rows or on their order."""
     X = subject.problem.X_test
     proba = subject.fitted.predict_proba(X)
     close(subject.fitted.predict_proba(X[::-1].copy()), proba[::-1], "rows in reverse order", _ROUNDING)
@@ -160,7 +160,7 @@ def rows_are_judged_one_by_one(subject: Subject) -> None:
 
 
 def order_of_target_rows_hardly_matters(subject: Subject) -> None:
-    """The answers follow their rows; the mix moves by no more than the noise of another seed."""
+    """Predictions follow their rows; the mix changes by no more than the noise of another seed."""
     order = np.random.default_rng(1).permutation(len(subject.problem.X_target))
     model = subject.fit(X_target=subject.problem.X_target[order])
     _demand_close_mix(model.target_marginal_, subject, "target_marginal_ for shuffled target rows")
@@ -178,11 +178,11 @@ def target_labels_cannot_be_passed(subject: Subject) -> None:
     names = set(signature(subject.fresh().fit).parameters)
     hidden = {name for name in names if "target" in name.lower() and name != "X_target"}
     demand("X_target" in names, f"fit has no argument X_target; it has {sorted(names)}.")
-    demand(not hidden, f"fit takes {sorted(hidden)}: only X_target may tell about the target.")
+    demand(not hidden, f"fit takes {sorted(hidden)}: only X_target may describe the target.")
 
 
 def new_names_in_the_same_order_change_nothing(subject: Subject) -> None:
-    """The order of the names is that of the numbers, so that the same random numbers are drawn."""
+    """The names sort in the order of the numbers, so the same random numbers are drawn."""
     model = subject.fit(y=_NAMES[subject.problem.y_source])
     same(model.classes_[:-1], _NAMES, "classes_ of classes with names")
     same(model.target_proba_, subject.fitted.target_proba_, "target_proba_ of classes with names")
@@ -191,7 +191,7 @@ def new_names_in_the_same_order_change_nothing(subject: Subject) -> None:
 
 
 def renaming_classes_permutes_the_answer(subject: Subject) -> None:
-    """The names in reverse order turn the mix round. Without a novel class, so that the mix is plain."""
+    """Reversing the names reverses the mix. There is no novel class here, to keep the mix simple."""
     X, y = blobs(sizes=(300, 200, 120))
     problem = simulate_osls(X, y, novel=0, source_fraction=(0.3, 0.4), test_size=0, random_state=0)
     mixes = []

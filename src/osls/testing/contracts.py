@@ -1,4 +1,4 @@
-"""What every adapter and every mixture estimator promises: the checks of each, one by one or all at once."""
+"""The checks of adapters and of mixture estimators, one by one or all at once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def adapter_checks(estimator: Any) -> Iterator[tuple[str, Check]]:
 
 
 def check_adapter(estimator: Any) -> None:
-    """Put an adapter through all checks; raise one error that lists every broken promise.
+    """Run all checks on an adapter; raise one error that lists every failed check.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def check_adapter(estimator: Any) -> None:
     Raises
     ------
     ContractError
-        An AssertionError. Each line names a promise, what was found, and what was expected.
+        An AssertionError. Each line names a check, what was found, and what was expected.
 
     Examples
     --------
@@ -92,7 +92,7 @@ _ROUNDING = 1e-6
 
 
 class _Subject:
-    """A mixture estimator, whoever wrote it."""
+    """The mixture estimator under test."""
 
     def __init__(self, estimator: Any):
         self.name = type(estimator).__name__
@@ -123,7 +123,7 @@ def mixture_checks(estimator: Any) -> Iterator[tuple[str, Check]]:
     ----------
     estimator : mixture estimator
         With ``fit(positive_scores, unlabeled_scores)``, which returns the estimator and sets ``alpha_``. It
-        is not changed. What concerns ``positive_weight`` and ``interval_`` is asked of those that have them.
+        is not changed. ``positive_weight`` and ``interval_`` are checked only where they exist.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def mixture_checks(estimator: Any) -> Iterator[tuple[str, Check]]:
 
 
 def check_mixture_estimator(estimator: Any) -> None:
-    """Put a mixture estimator through all checks; raise one error that lists every broken promise.
+    """Run all checks on a mixture estimator; raise one error that lists every failed check.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def check_mixture_estimator(estimator: Any) -> None:
     Raises
     ------
     ContractError
-        An AssertionError. Each line names a promise, what was found, and what was expected.
+        An AssertionError. Each line names a check, what was found, and what was expected.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def alpha_is_a_share(subject: _Subject) -> None:
 
 
 def more_positives_give_a_larger_share(subject: _Subject) -> None:
-    # Calibrated and separable, which is what the most demanding of the estimators assumes.
+    # Calibrated and separable scores: the strictest assumptions of any of the estimators.
     few, many = (subject.alpha(*calibrated_scores(0, 1000, 1000, truth)) for truth in (0.1, 0.8))
     demand(few < many, f"alpha_ is {few:.3f} where 0.1 is true and {many:.3f} where 0.8 is.")
 

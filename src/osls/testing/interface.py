@@ -1,4 +1,4 @@
-"""Checks of how an adapter behaves as an estimator: inputs it refuses, copies of it, what it inherits."""
+"""Checks of an adapter as an estimator: errors for invalid input, copies of it, inherited behaviour."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def errors_name_empty_tables(subject: Subject) -> None:
 
 
 def errors_name_tables_that_do_not_fit(subject: Subject) -> None:
-    """Other columns in the target, or in what is to be predicted; another number of labels."""
+    """Other columns in the target or at prediction; another number of labels."""
     problem = subject.problem
     narrow = problem.X_target[:, :4]
     demand_error(lambda: subject.fit(X_target=narrow), ("X_target",), "X_target with a column less than X")
@@ -59,7 +59,7 @@ def errors_name_words_among_the_features(subject: Subject) -> None:
 
 
 def predicting_before_fitting_is_an_error(subject: Subject) -> None:
-    """An adapter without a fit has nothing to say."""
+    """An unfitted adapter must raise an error with a message."""
     try:
         subject.fresh().predict_proba(subject.problem.X_test)
     except Exception as error:
@@ -96,7 +96,7 @@ def pickles_predict_alike(subject: Subject) -> None:
 
 
 def saved_models_predict_alike(subject: Subject) -> None:
-    """Through ``save`` and :func:`osls.load`; a class unknown to osls is refused and leaves nothing."""
+    """Through ``save`` and :func:`osls.load`; saving a class unknown to osls fails and leaves no files."""
     from osls.persist import ModelError, load
 
     if not hasattr(subject.fitted, "save"):
@@ -143,7 +143,7 @@ def novelty_score_is_the_last_column(subject: Subject) -> None:
 
 
 def score_counts_unknown_labels_as_novel(subject: Subject) -> None:
-    """It is the accuracy over k+1 classes, whatever the novel ones are called."""
+    """The score is the accuracy over k+1 classes; any unknown label counts as novel."""
     X, y = subject.problem.X_test, subject.problem.y_test
     accuracy = np.mean(subject.fitted.predict(X) == y)
     close(subject.fitted.score(X, y), accuracy, "score", _ROUNDING)
@@ -151,7 +151,7 @@ def score_counts_unknown_labels_as_novel(subject: Subject) -> None:
 
 
 def without_a_target_it_warns_and_keeps_the_source_mix(subject: Subject) -> None:
-    """Then it is a classifier of the known classes."""
+    """It is then a classifier of the known classes."""
     problem, model = subject.problem, subject.fresh()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -176,7 +176,7 @@ def novel_label_is_the_callers_choice(subject: Subject) -> None:
 
 
 def a_target_of_nine_rows_is_refused(subject: Subject) -> None:
-    """No mix can be read from it."""
+    """Nine rows are too few to estimate a mix."""
     few = subject.problem.X_target[:9]
     demand_error(lambda: subject.fit(X_target=few), ("X_target", "9", "10"), "X_target of nine rows")
 

@@ -19,7 +19,7 @@ Check = Callable[[], None]
 
 
 class ContractError(AssertionError):
-    """An estimator breaks its contract; the message says which part of it, and how."""
+    """An estimator fails a check; the message says which one, and why."""
 
 
 def demand(condition: Any, message: str) -> None:
@@ -29,7 +29,7 @@ def demand(condition: Any, message: str) -> None:
 
 
 def same(actual: Any, expected: Any, what: str) -> None:
-    """Demand equal arrays, to the bit."""
+    """Demand exactly equal arrays."""
     actual, expected = np.asarray(actual), np.asarray(expected)
     demand(actual.shape == expected.shape, f"{what}: the shape is {actual.shape}, not {expected.shape}.")
     unequal = int(np.sum(actual != expected))
@@ -69,7 +69,7 @@ def _list(words: tuple[str, ...]) -> str:
 
 
 def named(function: Callable[[Any], None], subject: Any) -> tuple[str, Check]:
-    """Return the check's name, which is its function's, and the check with its subject filled in."""
+    """Return the check's name, from its function's name, and the check bound to its subject."""
     name = function.__name__.replace("_", " ")
 
     def check() -> None:
@@ -138,10 +138,10 @@ def calibrated_scores(seed: int, n: int, m: int, alpha: float) -> tuple[Floats, 
 
 
 class Subject:
-    """An adapter, whoever wrote it.
+    """The adapter under test.
 
-    Copies are scikit-learn's clones where there are parameters to clone by, and deep copies otherwise. A
-    ``random_state`` that is no fixed number is set to 0, since most promises are about the same seed.
+    Copies are scikit-learn's clones if the adapter has ``get_params``, and deep copies otherwise. A
+    ``random_state`` that is not an integer is set to 0, because most checks need a fixed seed.
     """
 
     def __init__(self, estimator: Any):
@@ -162,7 +162,7 @@ class Subject:
         return isinstance(self._unfitted, OpenSetAdapter)
 
     def fresh(self) -> Any:
-        """Return an adapter that nobody has fitted."""
+        """Return a new, unfitted adapter."""
         return self.copy(self._unfitted)
 
     @cached_property

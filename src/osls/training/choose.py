@@ -1,4 +1,4 @@
-"""From what the user said ("auto", "trees", an estimator, a network factory) to a learner on the pool."""
+"""From a model argument ("auto", "trees", an estimator, a network factory) to a learner on pooled rows."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from osls.training.trainer import Schedule, resolve_device, schedule_for
 LearnerSpec = str | NetworkFactory | Any
 _NAMES = ("auto", "mlp", "trees", "linear", "convnet")
 _WIDE = 64
-# Of so many rows a network learns more than a forest whose trees are kept small (covtype), and the forests of
-# all folds would outgrow the data many times.
+# With more rows a network is more accurate than a forest of small trees (covtype), and the forests of all
+# folds would need many times the memory of the data.
 _MANY_ROWS = 50_000
 
 
@@ -48,8 +48,8 @@ def choose_learner(
     """Build the learner that a ``source_classifier`` or ``discriminator`` argument asks for."""
 
     def network(advance: Advance = advance) -> Learner:
-        # A plain MLP that is only ever cross-fitted by cross-entropy can be trained fast. Many columns invite
-        # overfitting; few cannot spare half of what is made of them.
+        # A plain MLP that is cross-fitted with cross-entropy can use the short schedule. With many columns
+        # more dropout prevents overfitting; with few columns it would lose too much information.
         schedule = Schedule.short(X.shape[0], steps=max_steps)
         dropout = 0.5 if X.shape[1] >= _WIDE else 0.25
         return NetworkLearner(
@@ -97,12 +97,12 @@ def choose_network(
     advance: Advance = no_progress,
     complaint: str = "a network is needed here; pass 'auto', 'mlp', 'convnet' or a function that makes one.",
 ) -> NetworkLearner:
-    """Build a learner of networks, trained long enough for objectives that alternate or oppose two losses.
+    """Build a learner of networks, trained long enough for alternating or adversarial objectives.
 
     Raises
     ------
     ValueError
-        With ``complaint``, if ``spec`` asks for a model that is no network.
+        With the message ``complaint``, if ``spec`` is not a network.
     """
     _check_spec(spec)
     if not is_network(spec):
@@ -120,14 +120,14 @@ def choose_network(
 
 
 def is_network(spec: LearnerSpec) -> bool:
-    """Whether a model argument asks for a network, or leaves the choice open so that it can be one."""
+    """Whether a model argument is a network, or "auto", which can be one."""
     if isinstance(spec, str):
         return spec in ("auto", "mlp", "convnet")
     return callable(spec) and not (hasattr(spec, "fit") and not isinstance(spec, type))
 
 
 def _check_spec(spec: LearnerSpec) -> None:
-    """Complain about what is no model at all."""
+    """Raise an error if the argument is not a model."""
     if isinstance(spec, str):
         if spec not in _NAMES:
             hint = nearest(spec, _NAMES)
@@ -135,7 +135,7 @@ def _check_spec(spec: LearnerSpec) -> None:
     elif isinstance(spec, nn.Module):
         raise TypeError(
             "pass a function (input_shape, n_outputs) -> torch.nn.Module, not a module: "
-            "each fold needs a fresh network of its own."
+            "each fold needs a new network of its own."
         )
     elif not callable(spec) and not hasattr(spec, "fit"):
         raise TypeError(

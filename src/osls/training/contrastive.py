@@ -1,6 +1,6 @@
 r"""Contrastive pre-training (SimCLR): features from images without labels, of source and target together.
 
-Two random views of an image are to be closer to each other than to the views of any other image. For a batch
+Two random views of an image should be closer to each other than to the views of any other image. For a batch
 of n images the loss is the mean over the 2n views z of
 
 .. math:: -\log \frac{\exp(z \cdot z^+ / \tau)}{\sum_{z' \ne z} \exp(z \cdot z' / \tau)},
@@ -62,13 +62,13 @@ def pretrain(
     Parameters
     ----------
     body : Module
-        Images to ``out_features`` numbers; trained in place. Its own augmentation, if any, acts on views too.
+        Maps images to ``out_features`` numbers; trained in place. Its own augmentation is applied as well.
     X : array of shape (n, channels, height, width) or (n, height, width, channels)
         Source and target images.
     epochs, batch_size, learning_rate
-        Of AdamW with one cycle of the learning rate.
+        Parameters of AdamW with the one-cycle learning rate schedule.
     temperature : float, default=0.5
-        Of the loss.
+        Temperature of the loss.
     device : str, default="cpu"
         Where to train.
     seed : int, default=0
@@ -100,7 +100,7 @@ def pretrain(
 
         def loss_of_next_batch() -> Tensor:
             batch = rows[sampler.next(size).to(rows.device)]
-            # Both views in one pass: they share the statistics of batch normalisation.
+            # Both views in one forward pass, so that they share the statistics of batch normalisation.
             first, second = network(torch.cat([batch, batch])).chunk(2)
             return nt_xent(first, second, temperature)
 

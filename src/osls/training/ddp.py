@@ -1,18 +1,18 @@
-"""Data-parallel training under torchrun: one process a core or GPU, each with its part of every batch.
+"""Data-parallel training under torchrun: one process per core or GPU, each with its part of every batch.
 
-Nothing has to be called. A script that fits a model is started as ``torchrun --nproc_per_node N script.py``;
+No function has to be called. Start a script that fits a model as ``torchrun --nproc_per_node N script.py``;
 the first training joins the processes (gloo on CPUs, nccl on GPUs), and from then on
 
-- every process starts from the weights of the first and draws 1/N of each batch by a stream of its own;
+- every process starts from the weights of the first and draws 1/N of each batch with its own random stream;
 - gradients are averaged before each step, by torch's own DistributedDataParallel, so the weights stay the
   same everywhere;
-- batch normalisation is by the whole batch. Left to themselves, two processes would each normalise by their
-  own half of a batch. That is another model: noisier, and more so the more processes there are. torch's
-  SyncBatchNorm works on GPUs only, so this part is written here (:func:`synced_batch_norm`).
+- batch normalisation uses the whole batch. Otherwise each process would normalise by its own part of a
+  batch, which is another model: noisier, and more so with more processes. torch's SyncBatchNorm works on
+  GPUs only, so this part is implemented here (:func:`synced_batch_norm`).
 
-Whatever is not a network (trees, calibration, estimates) is computed by every process alike from the same
-seed, so all of them end with the same numbers. ``random_state`` must be an integer; different seeds are an
-error. Let only the first process write: ``if osls.training.is_main(): ...``.
+Everything else (trees, calibration, estimates) is computed by every process from the same seed, so all of
+them get the same numbers. ``random_state`` must be an integer; different seeds are an error. Let only the
+first process write files: ``if osls.training.is_main(): ...``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def world_size() -> int:
-    """Processes that train together; 1 unless torchrun (or the caller) started several."""
+    """Number of processes that train together; 1 unless torchrun (or the caller) started several."""
     if not distributed.is_available():
         return 1
     if not distributed.is_initialized():
@@ -47,12 +47,12 @@ def world_size() -> int:
 
 
 def rank() -> int:
-    """Number of this process among them, from 0."""
+    """Index of this process, from 0."""
     return distributed.get_rank() if world_size() > 1 else 0
 
 
 def is_main() -> bool:
-    """Whether this process is the one to write files and to talk.
+    """Whether this process is the one that writes files and prints.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def is_main() -> bool:
 def _launched_by_torchrun() -> bool:
     if not all(name in os.environ for name in _SET_BY_TORCHRUN):
         return False
-    # Workers that a process of the group started inherit its environment, not its place in the group.
+    # Worker processes inherit the environment variables but do not belong to the group.
     return int(os.environ["WORLD_SIZE"]) > 1 and multiprocessing.parent_process() is None
 
 
@@ -95,7 +95,7 @@ def local_device(device: torch.device) -> torch.device:
 
 
 def stream_seed(seed: int) -> int:
-    """Seed of this process's stream of rows; the first process keeps the seed as it is."""
+    """Seed of this process's stream of rows; the first process uses the seed unchanged."""
     if world_size() == 1:
         return seed
     ends = torch.tensor([seed, -seed], device=_message_device())
@@ -111,12 +111,12 @@ def stream_seed(seed: int) -> int:
 class SharedStep:
     """A step of training that all processes take together, by torch's DistributedDataParallel.
 
-    The wrapper works on whatever goes through the ``forward`` of the module that it wraps. Losses here call
-    parts of a network as they need them, so what is wrapped is a module whose ``forward`` is the whole loss.
+    That wrapper only handles the ``forward`` of the module that it wraps. Losses here call different parts of
+    a network, so a module is wrapped whose ``forward`` is the whole loss.
     """
 
     def __init__(self, network: nn.Module):
-        # Heads that a phase of training leaves out have no gradient; buffers are averaged between epochs.
+        # Heads that a training phase does not use have no gradient; buffers are averaged between epochs.
         self._wrapped = DistributedDataParallel(
             _LossOf(network), broadcast_buffers=False, find_unused_parameters=True
         )
@@ -136,7 +136,7 @@ class _LossOf(nn.Module):
 
 
 def average_buffers(network: nn.Module) -> None:
-    """Replace whatever else a network keeps by its mean over the processes."""
+    """Replace the buffers of a network by their means over the processes."""
     _average_in_place(b for b in network.buffers() if b.is_floating_point())
 
 
@@ -156,7 +156,7 @@ def _average_in_place(tensors: Iterable[Tensor]) -> None:
     for tensor in tensors:
         by_type[tensor.dtype].append(tensor)
     for group in by_type.values():
-        # One message for all of them: on small networks its latency is what costs.
+        # One message for all tensors: on small networks the latency of a message is the main cost.
         flat = torch.cat([tensor.reshape(-1) for tensor in group])
         distributed.all_reduce(flat)
         flat /= distributed.get_world_size()
@@ -175,12 +175,12 @@ def synced_batch_norm(network: nn.Module) -> Iterator[None]:
         yield
     finally:
         for layer in layers:
-            # The class's own comes to light again, so the network can be pickled.
+            # Removes the instance attribute, so that the class's method is used and pickling works.
             del layer.forward
 
 
 class _Sum(torch.autograd.Function):
-    """Sum over the processes; what each loses by the sum, all of them lose together."""
+    """Sum over the processes, in the forward and in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -201,7 +201,7 @@ def _forward(layer: _BatchNorm, x: Tensor) -> Tensor:
     axes = [axis for axis in range(x.dim()) if axis != 1]
     shape = [1, -1] + [1] * (x.dim() - 2)
     size = x.new_tensor([x.numel() / x.shape[1]])
-    # Around the running mean, which all share: squares of large numbers would lose digits.
+    # Centred at the running mean, equal in all processes: squares of large numbers would lose precision.
     origin = torch.zeros_like(x[:1].mean(axes)) if layer.running_mean is None else layer.running_mean
     shifted = x - origin.reshape(shape)
     sums: Tensor = _Sum.apply(torch.cat([shifted.sum(axes), shifted.square().sum(axes), size]))  # type: ignore[no-untyped-call]
@@ -217,7 +217,7 @@ def _forward(layer: _BatchNorm, x: Tensor) -> Tensor:
 
 
 def _remember(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
-    """Move the running statistics, as the layer itself would."""
+    """Update the running statistics, as the layer itself would."""
     assert layer.running_mean is not None
     assert layer.running_var is not None
     assert layer.num_batches_tracked is not None

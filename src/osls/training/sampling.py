@@ -1,4 +1,4 @@
-"""Which rows a step sees: folds, and weighted epochs drawn without needless repetition."""
+"""Folds, and a sampler that draws epochs of rows in proportion to weights."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from osls._core.arrays import AnyArray, Bools, Floats, Ints
 
 
 def assign_folds(strata: AnyArray, n_folds: int, rng: np.random.Generator) -> Ints:
-    """Assign each row to a fold, every stratum spread over the folds as evenly as its size allows.
+    """Assign each row to a fold; every stratum is spread over the folds as evenly as possible.
 
-    One fold is a single split: fold 0 is a fifth of the rows, with one of every stratum at least, and the
-    rows to train on have -1.
+    One fold means a single split: fold 0 is a fifth of the rows, with at least one of every stratum, and the
+    training rows have -1.
     """
     if n_folds == 1:
         held_out = assign_folds(strata, 5, rng) == 0
@@ -51,9 +51,9 @@ class Split:
 class EpochSampler:
     """Endless batches of row numbers in proportion to weights, an epoch at a time.
 
-    An epoch is a systematic resample: with equal weights every row comes exactly once, with unequal
-    ones floor or ceil of its expected count. That is the paper's re-sampling of the source (step 4 of
-    Algorithm 1), renewed every epoch, with the least variance that a sample can have.
+    An epoch is a systematic resample: with equal weights every row occurs exactly once; with unequal
+    weights its count is the expected count, rounded down or up. That is the paper's resampling of the source
+    (step 4 of Algorithm 1), repeated every epoch, with the smallest possible variance.
     """
 
     def __init__(self, weight: Floats, generator: torch.Generator):

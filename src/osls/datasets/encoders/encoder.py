@@ -1,4 +1,4 @@
-"""What an encoder is, and features kept on disk, so that a second run costs nothing."""
+"""The encoder class, and a disk cache of features, so that nothing is encoded twice."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _BLOCK = 1 << 20
 
 
 class Encoder:
-    """A frozen model behind a call.
+    """A frozen model that is called like a function.
 
     Parameters
     ----------
     encode : callable
-        A sequence of n items to an array of shape (n, dim).
+        Maps a sequence of n items to an array of shape (n, dim).
     name : str
-        For people to read.
+        Name for messages and for the cache folder.
     dim : int or None
         Number of features of an item. None for a callable that has not been called yet.
     identity : callable or None
@@ -49,7 +49,7 @@ class Encoder:
 
     @property
     def identity(self) -> str | None:
-        """What the features depend on besides the items, or None if that cannot be known."""
+        """What the features depend on besides the items, or None if unknown."""
         return None if self._identity is None else self._identity()
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 @contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
-    """No progress bar while a local file is read."""
+    """Hide the progress bar while a local file is read."""
     logging = transformers.utils.logging
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
@@ -109,22 +109,22 @@ def cached(
     block: int = 1024,
     on_block: Callable[[int], None] = lambda rows: None,
 ) -> AnyArray:
-    """Encode items, or read their features if these very items were encoded before.
+    """Encode items, or read their features if the same items were encoded before.
 
-    Items are handled in blocks. The file of a block is named by the SHA-256 of its contents, below a folder
-    named by the encoder's name and identity; it is written whole or not at all. A run that was stopped goes
-    on after the last whole block, and two runs at once do each other no harm.
+    Items are handled in blocks. The file of a block is named by the SHA-256 of its items, in a folder named
+    by the encoder's name and identity; it is written completely or not at all. An interrupted run continues
+    after the last complete block, and two runs at the same time do not disturb each other.
 
     Parameters
     ----------
     encoder : Encoder or callable
-        Items to features.
+        Maps items to features.
     items : list of str, list of paths, or array
-        What to encode. Of a path, the contents of the file count.
+        What to encode. For a path, the key is the contents of the file.
     cache_dir : path, optional
-        Where to keep the features; by default ``features`` in the folder that ``OSLS_CACHE`` names.
+        Where to store the features; by default ``features`` in the folder that ``OSLS_CACHE`` names.
     identity : str, optional
-        What the features depend on besides the items. Needed for a plain callable; an encoder knows its own.
+        What the features depend on besides the items. Needed for a plain callable; an Encoder has its own.
     block : int, default=1024
         Items in a file.
     on_block : callable, optional
@@ -199,14 +199,14 @@ def _content_key(items: Sequence[Any] | AnyArray) -> str:
             kind, content = "file", Path(item).read_bytes()
         else:
             raise TypeError(f"cannot cache features of {type(item).__name__}; pass texts, paths or an array.")
-        # The length keeps ["ab", "c"] apart from ["a", "bc"].
+        # With the length, ["ab", "c"] and ["a", "bc"] have different keys.
         digest.update(f"{kind}:{len(content)}:".encode())
         digest.update(content)
     return digest.hexdigest()
 
 
 def _read(path: Path, rows: int) -> AnyArray | None:
-    """Return the features of a block, or None if they are not there or the file is damaged."""
+    """Return the features of a block, or None if the file is missing or damaged."""
     try:
         features = np.load(path, allow_pickle=False)
     except (FileNotFoundError, ValueError, EOFError):

@@ -44,11 +44,11 @@ def text_encoder(
         all-MiniLM-L6-v2 (384 features, weights in the extra ``encoders``); or a folder with a Hugging Face
         model in safetensors format; or a function from a list of texts to an array.
     max_tokens : int, default=256
-        Longer texts are cut here.
+        Longer texts are truncated to this length.
     chunks : int, default=1
-        How many pieces of ``max_tokens`` are read of a long text; its features are the mean over them.
+        Number of pieces of ``max_tokens`` to use of a long text; its features are the mean over them.
     batch_size : int, default=16
-        Pieces encoded at once; they are sorted by length first.
+        Number of pieces encoded at once; they are sorted by length first.
     device : str, default="auto"
         A torch device.
 
@@ -129,7 +129,7 @@ class _SentenceModel:
     def __call__(self, texts: list[str]) -> AnyArray:
         pieces, owner = self._pieces(texts)
         total = np.zeros((len(texts), self.dim), dtype=np.float64)
-        # Neighbours in length share a batch, so that little is spent on padding.
+        # Pieces of similar length share a batch, which saves padding.
         order = sorted(range(len(pieces)), key=lambda i: len(pieces[i]))
         for start in range(0, len(order), self.batch_size):
             rows = order[start : start + self.batch_size]
@@ -141,7 +141,7 @@ class _SentenceModel:
         return (total / np.where(length > 0, length, 1)).astype(np.float32)
 
     def _pieces(self, texts: list[str]) -> tuple[list[list[int]], list[int]]:
-        """Token numbers of the first ``chunks`` pieces of every text, and which text each is of."""
+        """Token ids of the first ``chunks`` pieces of every text, and the index of each piece's text."""
         tokenizer = self._loaded[0]
         encoded = tokenizer(
             texts,
@@ -180,6 +180,6 @@ class _SentenceModel:
 
 
 def _pools_first_token(folder: Path) -> bool:
-    """Read how a sentence-transformers model pools; other models pool by the mean."""
+    """Whether a sentence-transformers model uses the first token; other models use mean pooling."""
     path = folder / "1_Pooling" / "config.json"
     return path.is_file() and bool(json.loads(path.read_text()).get("pooling_mode_cls_token", False))

@@ -49,7 +49,7 @@ def image_encoder(
         EfficientNet-Lite0 (1280 features, weights in the extra ``encoders``); or a folder with a Hugging Face
         or timm model in safetensors format; or a function from images to an array.
     size : int, optional
-        Side in pixels that images are resized to; 64 for EfficientNet, else the model's own.
+        Side in pixels that images are resized to; by default 64 for EfficientNet, else the model's own size.
     batch_size : int, default=64
         Images encoded at once.
     device : str, default="auto"
@@ -132,7 +132,7 @@ class _VisionModel:
 
 
 def _channels_first(images: AnyArray) -> AnyArray:
-    """Bring images to (n, 3, H, W); grey ones get three equal channels."""
+    """Convert images to (n, 3, H, W); grey images get three equal channels."""
     if images.dtype != np.uint8:
         if images.dtype.kind != "f":
             raise TypeError(f"images must be uint8, or floats in [0, 1]; got {images.dtype}.")
@@ -156,7 +156,7 @@ _EFFICIENTNET_SIZE = 64
 
 @dataclass(frozen=True)
 class Backbone:
-    """How to load a network and what it wants to see.
+    """How to load a network, and the input that it expects.
 
     ``load`` returns a torch module and a function that applies it: (module, batch) -> (n, dim).
     """
@@ -171,7 +171,7 @@ class Backbone:
 
     @property
     def identity(self) -> str:
-        """Name the weights and the scaling of the pixels."""
+        """A string that identifies the weights and the scaling of the pixels."""
         return f"{fingerprint(self.files)}:size={self.size}:mean={self.mean}:std={self.std}"
 
 
@@ -187,7 +187,7 @@ def find_backbone(name: str | Path, size: int | None) -> Backbone:
         )
     if not any(folder.glob("*.safetensors")):
         raise FileNotFoundError(
-            f"{folder} holds no *.safetensors file; other weight formats can run code and are not read."
+            f"{folder} holds no *.safetensors file; other weight formats can run code and are not supported."
         )
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return (_timm if "architecture" in config else _hugging_face)(folder, config, size)
@@ -202,7 +202,7 @@ def _efficientnet(size: int) -> Backbone:
             require("torch", extra="encoders"),
             require("efficientnet_lite_pytorch", extra="encoders"),
         )
-        # Its padding is computed for one size of image, so the size is a parameter of the network.
+        # The network computes its padding for one image size, so it needs the size.
         network = package.EfficientNet.from_name("efficientnet-lite0", image_size=size)
         network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         return network, lambda module, batch: module.extract_features(batch).mean(dim=(2, 3))

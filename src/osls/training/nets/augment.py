@@ -1,4 +1,4 @@
-"""Random changes of images that leave their class alone, as layers that only act in training."""
+"""Random changes of images that do not change their class, as layers that only act in training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class RandomShiftFlip(nn.Module):
     Parameters
     ----------
     pixels : int, default=4
-        The largest shift in each direction; what comes in at the edge is the image mirrored there.
+        The largest shift in each direction; the image is padded by reflection at the edges.
     flip : bool, default=True
         Whether to mirror. Not for digits or text.
 
@@ -46,9 +46,9 @@ class RandomShiftFlip(nn.Module):
             columns = torch.where(mirrored, columns.flip(1), columns)
         columns = columns + shift[1]
         padded = pad(x, (self.pixels,) * 4, mode="reflect")
-        # The channels come out last, which is how convolutions want them in memory.
-        everyone = torch.arange(n, device=x.device)[:, None, None]
-        return padded[everyone, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+        # The indexing puts the channels last in memory, which is the fast format for convolutions.
+        images = torch.arange(n, device=x.device)[:, None, None]
+        return padded[images, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 class RandomView(nn.Module):
@@ -57,11 +57,11 @@ class RandomView(nn.Module):
     Parameters
     ----------
     smallest : float, default=0.2
-        The least share of the area that a crop keeps.
+        The smallest share of the area that a crop keeps.
     colour : float, default=0.5
-        How far brightness, contrast and saturation may move.
+        How much brightness, contrast and saturation may change.
     gray : float, default=0.2
-        How often an image loses its colours.
+        Probability that an image is made grey.
     """
 
     def __init__(self, smallest: float = 0.2, colour: float = 0.5, gray: float = 0.2):
@@ -89,7 +89,7 @@ class RandomView(nn.Module):
             low, high = 1 - self.colour, 1 + self.colour
             return torch.empty(len(x), 1, 1, 1, device=x.device).uniform_(low, high)
 
-        # Pixels are standardised: brightness is what is added, contrast what is multiplied.
+        # Pixels are standardised: contrast is a factor, brightness is added.
         x = x * factor() + (factor() - 1)
         plain = x.mean(dim=1, keepdim=True)
         keep = torch.where(torch.rand(len(x), 1, 1, 1, device=x.device) < self.gray, 0.0, factor())

@@ -1,7 +1,7 @@
-"""A plain convnet that learns small colour images for the fewest operations, after airbench (Jordan, 2024).
+"""A plain convnet that learns small colour images with few operations, after airbench (Jordan, 2024).
 
-Three ideas make it quick to learn: the first layer is not learnt, because the principal components of small
-patches are the same in all photographs; every convolution begins as the identity; and images are pooled
+Three ideas make it fast to train: the first layer is fixed, because the principal components of small
+patches are the same in all photographs; every convolution starts as the identity; and images are pooled
 before they are normalised, so that most of the work is in the convolutions.
 """
 
@@ -69,8 +69,9 @@ class FastConvFeatures(nn.Module):
 class Patches(nn.Module):
     """Patches of 2 x 2 pixels in a fixed basis, standardised, each component with both signs.
 
-    Nothing in it is learnt. The basis is Haar's in space and, of three channels, sum and differences in
-    colour, close to the principal components of photographs: standardised, they are nearly white.
+    It has no trainable parameters. The basis is Haar's in space and, with three channels, sum and differences
+    in colour. It is close to the principal components of photographs, so the standardised outputs are nearly
+    uncorrelated.
     """
 
     basis: Tensor

@@ -36,7 +36,7 @@ class _StackedBatchNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         members, batch, width = x.shape
         if not self.training:
-            # A known scale and shift a column: nothing has to be rearranged for it.
+            # In evaluation it is a fixed scale and shift per column, which needs no reshaping.
             mean, variance = self.norm.running_mean, self.norm.running_var
             assert mean is not None
             assert variance is not None
@@ -49,7 +49,7 @@ class _StackedBatchNorm(nn.Module):
 
 
 class _SharedDropout(nn.Module):
-    """Dropout with one mask for all members: they see different rows, and drawing masks is dear on a CPU."""
+    """Dropout with one mask for all members: they see different rows, and masks are slow to draw on a CPU."""
 
     def __init__(self, rate: float):
         super().__init__()
@@ -66,7 +66,7 @@ class _SharedDropout(nn.Module):
 class StackedMLP(nn.Module):
     """``members`` independent MLPs that share nothing but the call.
 
-    Cross-fitting trains the same network once a fold. On small data a step's cost is overhead, not
+    Cross-fitting trains the same network once per fold. On small data the cost of a step is overhead, not
     arithmetic, so the folds are trained together: input (members, batch, features), output
     (members, batch, classes).
     """
@@ -75,7 +75,7 @@ class StackedMLP(nn.Module):
         self, members: int, n_features: int, n_classes: int, hidden: tuple[int, ...], dropout: float
     ):
         super().__init__()
-        # Kept in all networks of ours, so that a saved one can be built again.
+        # All networks of osls have this attribute, so that a saved one can be built again.
         self.arguments = (members, n_features, n_classes, hidden, dropout)
         layers: list[nn.Module] = []
         width = n_features
@@ -162,12 +162,12 @@ _FILTERS, _KERNEL, _POOL = 128, 5, 5
 
 
 class TextCNNFeatures(nn.Module):
-    """Rows of word numbers (0 is padding) to 128 features.
+    """Maps rows of token ids (0 is padding) to 128 features.
 
     Parameters
     ----------
     vectors : Tensor of shape (words, dimensions)
-        One vector a word, such as GloVe's. They are held, as in the network that the paper names.
+        One vector per word, such as GloVe's. They are not trained, as in the network that the paper uses.
 
     Examples
     --------
@@ -180,7 +180,7 @@ class TextCNNFeatures(nn.Module):
 
     def __init__(self, vectors: Tensor):
         super().__init__()
-        # Part of the state, so that a saved network is whole, but not trained.
+        # A parameter, so that it is saved with the network, but not trained.
         self.vectors = nn.Parameter(vectors.float(), requires_grad=False)
         self.body = nn.Sequential(
             nn.Conv1d(vectors.shape[1], _FILTERS, _KERNEL),

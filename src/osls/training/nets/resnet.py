@@ -26,7 +26,7 @@ def conv_block(n_in: int, n_out: int) -> nn.Sequential:
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions, and what went around them."""
+    """Two convolutions with a skip connection."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -173,7 +173,7 @@ class ResNetFeatures(nn.Module):
     Parameters
     ----------
     depth : {18, 50}
-        Layers, counted with the head that is not here.
+        Number of layers, including the head, which is left out here.
     in_channels : int
         Channels of the images.
     stem : {"small", "large"}, default="large"
@@ -228,7 +228,7 @@ def load_weights(body: nn.Module, path: Path) -> None:
         "backbone." before the first known name are ignored.
     """
     if not path.exists():
-        raise FileNotFoundError(f"the weights {path} are not there; download them or leave weights out.")
+        raise FileNotFoundError(f"the weights {path} do not exist; download them or leave weights out.")
     wanted = body.state_dict()
     given = {_without_prefix(name, wanted): value for name, value in _read(path).items()}
     missing = [name for name in wanted if name not in given and not name.endswith("num_batches_tracked")]
@@ -242,7 +242,7 @@ def _read(path: Path) -> dict[str, Any]:
         from safetensors.torch import load_file
 
         return dict(load_file(path))
-    # weights_only: a checkpoint from elsewhere must not run code here.
+    # weights_only: an untrusted checkpoint must not run code.
     state = torch.load(path, map_location="cpu", weights_only=True)
     return dict(state.get("state_dict", state))
 
