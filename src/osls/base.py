@@ -18,6 +18,7 @@ from osls._core.arrays import AnyArray, Floats, Ints, with_novel
 from osls._core.parameters import Constraint, check_parameters
 from osls._core.progress import History
 from osls._core.validation import append_novel_label, check_rows, check_target
+from osls.inference.diagnostics import Diagnostics, TrustWarning, Verdict
 
 __all__ = ["Adaptation", "OpenSetAdapter", "Task", "combine", "combine_opinions"]
 
@@ -136,7 +137,7 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         known, encoded = np.unique(y, return_inverse=True)
         classes = append_novel_label(known, self.novel_label)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        target = None if X_target is None else check_target(X_target, X)
+        target = None if X_target is None else check_target(self, X_target, X)
         if target is None:
             warnings.warn(
                 "X_target was not given: nothing to adapt to, so the source mix is kept and no row is "
@@ -148,7 +149,21 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         adaptation = self._adapt(task) if target is not None else self._adapt_to_nothing(task)
         self._forget()
         self._publish(task, classes, adaptation)
+        verdict = self._verdict()
+        if verdict is not None and verdict.status == "do not trust":
+            warnings.warn(
+                f"Do not trust this answer. {' '.join(verdict.reasons)}", TrustWarning, stacklevel=2
+            )
         return self
+
+    def _verdict(self) -> Verdict | None:
+        """What may be concluded from the fit; None before it, and for adapters without checks."""
+        diagnostics: Diagnostics | None = getattr(self, "diagnostics_", None)
+        return None if diagnostics is None else diagnostics.verdict
+
+    def __str__(self) -> str:
+        verdict = self._verdict()
+        return repr(self) if verdict is None else f"{self!r}\nVerdict: {verdict}"
 
     @abstractmethod
     def _adapt(self, task: Task) -> Adaptation:

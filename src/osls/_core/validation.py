@@ -14,8 +14,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from osls._core.arrays import AnyArray, Ints
+from osls._core.names import nearest
 
 _MIN_TARGET_ROWS = 10
+# Share of the columns in which most target rows lie outside the source's range.
+_OTHER_UNITS = 0.3
 
 
 def _to_array(X: Any) -> Any:
@@ -25,7 +28,10 @@ def _to_array(X: Any) -> Any:
 
 def _array_options(X: Any) -> dict[str, Any]:
     is_image = getattr(X, "ndim", 2) == 4
-    return {"accept_sparse": "csr", "dtype": np.float32, "ensure_2d": not is_image, "allow_nd": is_image}
+    # Tables keep double precision: beside an offset of 1e9 (a timestamp, an id) single precision has no
+    # digits left for what matters. Learners centre and scale before they go down to float32.
+    dtype = np.float32 if is_image else [np.float64, np.float32]
+    return {"accept_sparse": "csr", "dtype": dtype, "ensure_2d": not is_image, "allow_nd": is_image}
 
 
 def check_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool) -> Any:
@@ -47,9 +53,10 @@ def check_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool) -> Any:
     return X, column_or_1d(y)
 
 
-def check_target(X_target: Any, X: Any) -> Any:
-    """Validate the unlabelled target rows against the source rows."""
+def check_target(estimator: Any, X_target: Any, X: Any) -> Any:
+    """Validate the unlabelled target rows against the source rows that ``estimator`` was given."""
     X_target = _to_array(X_target)
+    _check_column_names(X_target, getattr(estimator, "feature_names_in_", None))
     with _naming("X_target"):
         X_target = check_array(X_target, input_name="X_target", **_array_options(X_target))
     if X_target.shape[1:] != X.shape[1:]:
@@ -62,11 +69,59 @@ def check_target(X_target: Any, X: Any) -> Any:
             f"X_target has {X_target.shape[0]} rows; at least {_MIN_TARGET_ROWS} are needed to estimate its "
             "class mix. Collect more target rows, or use the source classifier as it is."
         )
+    _warn_of_other_scale(X, X_target)
     if sparse.issparse(X) and not sparse.issparse(X_target):
         X_target = sparse.csr_matrix(X_target)
     elif sparse.issparse(X_target) and not sparse.issparse(X):
         X_target = X_target.toarray()
     return X_target
+
+
+def _check_column_names(X_target: Any, fitted: Any) -> None:
+    """Hold the target's column names against the source's: the same names in the same order.
+
+    scikit-learn's rule for ``predict``. Without it the columns of a reordered table would be read as others.
+    """
+    columns = getattr(X_target, "columns", None)
+    if fitted is None or columns is None or not all(isinstance(name, str) for name in columns):
+        return
+    source, target = list(fitted), list(columns)
+    missing = [name for name in source if name not in target]
+    extra = [name for name in target if name not in source]
+    if missing:
+        hint = nearest(missing[0], extra)
+        raise ValueError(f"X_target has no column {missing[0]!r}, which X has.{hint}")
+    if extra:
+        raise ValueError(f"X_target has the column {extra[0]!r}, which X does not have; drop it.")
+    if source != target:
+        i = next(i for i, pair in enumerate(zip(source, target, strict=True)) if pair[0] != pair[1])
+        raise ValueError(
+            f"X_target has the columns of X in another order: column {i} is {target[i]!r} where X has "
+            f"{source[i]!r}. Pass X_target[X.columns]."
+        )
+
+
+def _warn_of_other_scale(X: Any, X_target: Any) -> None:
+    """Warn if many columns of the target are in other units than the source's.
+
+    That is what a target looks like that went around the scaler of a pipeline. A new class does not move the
+    middle half of the target out of the source's range in many columns at once.
+    """
+    if sparse.issparse(X) or sparse.issparse(X_target) or X.ndim != 2 or X.shape[1] < 2:
+        return
+    low, high = X.min(axis=0), X.max(axis=0)
+    quarter, three_quarters = np.quantile(X_target, [0.25, 0.75], axis=0)
+    varies = high > low
+    outside = varies & ((quarter > high) | (three_quarters < low))
+    if outside.sum() >= max(2, _OTHER_UNITS * varies.sum()):
+        warnings.warn(
+            f"most rows of X_target lie outside the range of X in {int(outside.sum())} of "
+            f"{int(varies.sum())} columns: the two are in different units. If X went through a scaler, "
+            "so must X_target: Pipeline(..., transform_input=['X_target']) does that, or pass "
+            "scaler.transform(X_target).",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from osls.app.files.opening import as_rows
 from osls.app.files.staging import check_destination
 from osls.app.options import AdaptOptions, ImageMode, Method, TextMode, as_names
 from osls.app.tables.problem import read_problem
+from osls.inference.diagnostics import TrustWarning
 
 if TYPE_CHECKING:
     from osls.app.fit import Fit
@@ -156,7 +158,9 @@ def run_adapt(
     started = time.perf_counter()
     check_destination(out, overwrite=overwrite)
     screen = Console(stderr=True)
-    with _progress(screen) as say:
+    with _progress(screen) as say, warnings.catch_warnings():
+        # The verdict is printed with the answer.
+        warnings.simplefilter("ignore", TrustWarning)
         fit = fit_rows(source, target, replace(options, verbose=screen.is_terminal), say)
         # Imported after the input was checked, as above.
         from osls.app.output import write_folder

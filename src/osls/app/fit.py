@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -17,7 +17,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.exceptions import ConvergenceWarning
 
 from osls import __version__
-from osls._core.arrays import AnyArray
+from osls._core.arrays import AnyArray, Ints
 from osls.app.files.errors import Place
 from osls.app.files.reader import TEXT_COLUMN
 from osls.app.options import AdaptOptions
@@ -29,6 +29,10 @@ from osls.app.tables.table_encoder import TableEncoder
 from osls.pulse import PULSE
 
 _Encoder = TableEncoder | PictureEncoder
+_FAST_NOTE = (
+    "This was a first look (fast): small models and three folds. Shares can be several points off; run it "
+    "without fast for figures to rely on."
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Fit:
         problem, adapted = self.problem, self.adapted
         fitted = adapted.adapter.target_proba_
         if not problem.is_sampled:
-            yield tabulate(fitted, adapted.classes, problem.ids)
+            yield _numbered(tabulate(fitted, adapted.classes, problem.ids), problem.sampled_rows)
             return
         first = 0
         for place, batch in problem.target.placed_batches(adapted.encoder.used_columns):
@@ -59,7 +63,8 @@ class Fit:
             proba = np.empty((len(batch), len(adapted.classes)))
             proba[inside] = fitted[start:stop]
             proba[rest] = adapted.predict_proba(batch.iloc[rest], Place(place.name, first + rest))
-            yield tabulate(proba, adapted.classes, problem.ids.iloc[first : first + len(batch)])
+            answers = tabulate(proba, adapted.classes, problem.ids.iloc[first : first + len(batch)])
+            yield _numbered(answers, np.arange(first, first + len(batch)))
             first += len(batch)
 
     def answer(self, command: str, *, every_row: bool) -> AdaptAnswer:
@@ -68,9 +73,13 @@ class Fit:
         rows, features = problem.target_sample, self.features
         if every_row:
             predictions = pd.concat(list(self.predictions()), ignore_index=True)
+            if problem.target.index is not None:
+                # So that target["predicted"] = answer.predictions["predicted"] puts each answer in its row.
+                predictions.index = problem.target.index
         else:
             ids = problem.ids.iloc[problem.sampled_rows]
-            predictions = tabulate(model.target_proba_, adapted.classes, ids)
+            answers = tabulate(model.target_proba_, adapted.classes, ids)
+            predictions = _numbered(answers, problem.sampled_rows)
         if every_row and problem.is_sampled:
             rows, features = problem.target.read(problem.columns), _encode_all(problem, adapted.encoder)
         return AdaptAnswer(
@@ -95,11 +104,19 @@ class Fit:
         )
 
 
+def _numbered(answers: pd.DataFrame, rows: Ints) -> pd.DataFrame:
+    """Add the row's number in the target, counted from 1 as the report does, unless an id has that name."""
+    if "row" not in answers.columns:
+        answers.insert(0, "row", rows + 1)
+    return answers
+
+
 def fit_problem(problem: Problem, options: AdaptOptions, say: Callable[[str], None]) -> Fit:
     """Encode and fit. All rows are checked before anything is trained."""
     started = time.perf_counter()
     say("Encoding")
     encoder, X, X_target = _encode(problem, options)
+    problem = _with_detected_ids(problem, encoder)
     say("Fitting")
     model = make_adapter(options, X, X.shape[0] + X_target.shape[0])
     notes = fit_quietly(model, X, problem.labels, X_target)
@@ -113,6 +130,8 @@ def fit_problem(problem: Problem, options: AdaptOptions, say: Callable[[str], No
         tuple(problem.ids.columns),
         {**settings, "source_share": (problem.class_counts / problem.n_source).tolist()},
     )
+    if options.fast:
+        notes.append(_FAST_NOTE)
     return Fit(problem, adapted, X_target, (*problem.warnings, *encoder.warnings_, *notes), settings)
 
 
@@ -133,6 +152,15 @@ def _encode(problem: Problem, options: AdaptOptions) -> tuple[_Encoder, AnyArray
         for place, batch in problem.target.placed_batches(encoder.used_columns):
             encoder.check(batch, place)
     return encoder, X, X_target
+
+
+def _with_detected_ids(problem: Problem, encoder: _Encoder) -> Problem:
+    """Carry columns that name the row into the predictions as well; the user may not have thought of it."""
+    columns = [name for name in getattr(encoder, "id_columns_", []) if name not in problem.ids.columns]
+    if not columns:
+        return problem
+    detected = problem.target.read(columns).reset_index(drop=True)
+    return replace(problem, ids=pd.concat([problem.ids.reset_index(drop=True), detected], axis=1))
 
 
 def _encode_all(problem: Problem, encoder: _Encoder) -> AnyArray:

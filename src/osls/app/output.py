@@ -17,7 +17,7 @@ from osls.app.report.wording import headline
 from osls.persist import save
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class AdaptAnswer(Answer):
     """An answer that can be read as a sentence, shown in a notebook and written to a folder.
 
@@ -28,6 +28,10 @@ class AdaptAnswer(Answer):
     """
 
     adapted: Adapted
+
+    def __repr__(self) -> str:
+        verdict = "" if self.diagnostics is None else f"\nVerdict: {self.diagnostics.verdict}"
+        return f"{self.summary()}{verdict}"
 
     def summary(self) -> str:
         """The answer in a sentence or two."""

@@ -1,6 +1,6 @@
 """Uncertainty of the estimates: intervals, a test for novelty, and diagnostics."""
 
-from osls.inference.diagnostics import Check, Diagnostics, Verdict, diagnose
+from osls.inference.diagnostics import Check, Diagnostics, TrustWarning, Verdict, diagnose
 from osls.inference.novelty import NoveltyTest, novelty_test
 
-__all__ = ["Check", "Diagnostics", "NoveltyTest", "Verdict", "diagnose", "novelty_test"]
+__all__ = ["Check", "Diagnostics", "NoveltyTest", "TrustWarning", "Verdict", "diagnose", "novelty_test"]

@@ -17,11 +17,16 @@ from sklearn.isotonic import IsotonicRegression
 
 from osls._core.arrays import Bools, Floats, effective_size
 from osls._core.saving import saveable
+from osls.inference.separation import inseparable_groups, pairwise_area
 from osls.mixture import BBE, DEDPUL
 from osls.shift.scores import HeldOutScores
 
 Status = Literal["identified", "upper bound only", "do not trust"]
 _ORDER: tuple[Status, ...] = ("identified", "upper bound only", "do not trust")
+
+
+class TrustWarning(UserWarning):
+    """The answer of a fit is not to be trusted; the message says why."""
 
 
 @saveable
@@ -140,7 +145,7 @@ def diagnose(
     known = float(mix[:-1].sum())
     known_mix = mix[:-1] / known if known > 0 else scores.source_marginal
     present = _present(mix, interval, names, len(scores.class_target))
-    checks = [_effective_size(scores, known_mix), _calibration(scores), present]
+    checks = [_effective_size(scores, known_mix), _calibration(scores), present, _told_apart(scores, names)]
     curves = {}
     checks += _assumption(scores, mix, known_mix, names)
     bin_checks, curves["top bin"] = _top_bin(scores, known_mix)
@@ -249,6 +254,29 @@ def _present(mix: Floats, interval: Floats | None, names: list[str], m: int) -> 
     value = float(low[j])
     limit = _ABSENT if interval is None else 2 / m
     return Check("every class present", value, limit, value > limit, message, "upper bound only")
+
+
+def _told_apart(scores: HeldOutScores, names: list[str]) -> Check:
+    """Do the features tell the known classes apart? Where they do not, only sums of shares are known."""
+    area, _ = pairwise_area(scores)
+    groups = inseparable_groups(scores)
+    worst = float(area.min())
+    if not groups:
+        return Check("classes told apart", worst, 0.5, True, "The features tell the labelled classes apart.")
+    shown = " and ".join(repr(names[j]) for j in groups[0][:3]) + (
+        " and others" if len(groups[0]) > 3 else ""
+    )
+    if len(groups[0]) == len(names):
+        message = (
+            "The labelled classes cannot be told apart by these features: how common each of them is now "
+            "cannot be known, and the source's proportions are kept."
+        )
+        return Check("classes told apart", worst, 0.5, False, message)
+    message = (
+        f"{shown} cannot be told apart by these features: the sum of their shares is known, how it divides "
+        "is not, and it is divided as in the source."
+    )
+    return Check("classes told apart", worst, 0.5, False, message, "upper bound only")
 
 
 def _effective_size(scores: HeldOutScores, known_mix: Floats) -> Check:

@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from osls._core.arrays import Floats, Ints, with_novel
 from osls.inference.novelty import NoveltyTest, novelty_test
+from osls.inference.separation import inseparable_groups, share_out, widen
 from osls.mixture import BBE, MixtureEstimator, bbe_by_class
 from osls.shift.joint import JointEstimate, joint_estimate
 from osls.shift.scores import HeldOutScores
@@ -84,9 +85,14 @@ class MixFromScores:
 
     def known_marginal(self, scores: HeldOutScores) -> Floats:
         """p'_t, the mix among the known classes."""
+        return self._known_marginal(scores, inseparable_groups(scores))
+
+    def _known_marginal(self, scores: HeldOutScores, groups: list[Ints]) -> Floats:
         if self.shift != "refined":
-            return self._first_marginal(scores)
-        return refined_marginal(scores, *_joint(scores), clone(self.mixture))
+            marginal = self._first_marginal(scores)
+        else:
+            marginal = refined_marginal(scores, *_joint(scores), clone(self.mixture))
+        return share_out(marginal, scores.source_marginal, groups)
 
     def novel_share(self, scores: HeldOutScores, marginal: Floats) -> float:
         """Share of the target that the known classes, in the mix ``marginal``, do not explain."""
@@ -95,7 +101,10 @@ class MixFromScores:
 
     def mix(self, scores: HeldOutScores) -> Floats:
         """Shares of all k + 1 classes."""
-        marginal = self.known_marginal(scores)
+        return self._mix(scores, inseparable_groups(scores))
+
+    def _mix(self, scores: HeldOutScores, groups: list[Ints]) -> Floats:
+        marginal = self._known_marginal(scores, groups)
         return with_novel(marginal, self.novel_share(scores, marginal))
 
     def test(self, scores: HeldOutScores, level: float) -> NoveltyTest:
@@ -112,8 +121,9 @@ class MixFromScores:
         self, scores: HeldOutScores, mix: Floats, *, level: float, repeats: int, rng: np.random.Generator
     ) -> Floats:
         """Bootstrap the estimate, the label shift included, so that its uncertainty counts."""
+        groups = inseparable_groups(scores)
         replicates, factor = bootstrap_mix(
-            lambda source, target: self.mix(scores.take(source, target)),
+            lambda source, target: self._mix(scores.take(source, target), groups),
             scores.y,
             len(scores.class_target),
             repeats=repeats,
@@ -124,6 +134,14 @@ class MixFromScores:
             # The test found nothing novel, but a small share is possible: keep the estimate's upper end.
             estimate = normal_interval(self.mix(scores), replicates, factor, level)
             interval[-1, 1] = max(interval[-1, 1], estimate[-1, 1])
+        for members in groups:
+            sums = normal_interval(
+                mix[members].sum(keepdims=True),
+                replicates[:, members].sum(axis=1, keepdims=True),
+                factor,
+                level,
+            )
+            widen(interval, sums[0], members)
         return interval
 
     def _first_marginal(self, scores: HeldOutScores) -> Floats:

@@ -13,7 +13,7 @@ from osls.persist.tree import Codec, ModelError, Node, Reader, Writer, find, tag
 from osls.persist.values import read_device, read_tensor, write_tensor
 from osls.training.learners import Members
 from osls.training.predictors import Encoder, Networks, Verbatim
-from osls.training.trainer import as_tensor
+from osls.training.trainer import as_tensor, undisturbed
 
 _PROBE_ROWS = 8
 
@@ -110,7 +110,7 @@ def _read_network(node: dict[str, Node], reader: Reader, where: str) -> nn.Modul
     arguments = _as_tuples(node["arguments"])
     if "factory" in node:
         # Forked, so that the initial weights, which are overwritten, do not change the caller's random state.
-        with torch.random.fork_rng():
+        with undisturbed():
             made: nn.Module = reader.factory(node["factory"])(*arguments)
         made.load_state_dict(state)
         return made.eval()
@@ -142,7 +142,7 @@ def _rebuilds(
     factory: Callable[..., Any], arguments: tuple[Any, ...], network: nn.Module, rows: Tensor, wanted: Tensor
 ) -> bool:
     try:
-        with torch.random.fork_rng():
+        with undisturbed():
             twin = factory(*arguments).to(rows.device)
         twin.load_state_dict(network.state_dict())
         return torch.equal(_outputs(twin, rows), wanted)

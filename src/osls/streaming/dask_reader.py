@@ -1,4 +1,4 @@
-"""What a fitted model makes of a batch of rows: probabilities, and a table of predictions."""
+"""Apply a fitted model to a batch of rows: probabilities, and a table of predictions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from osls._core.arrays import Floats, Ints
 
 @dataclass(frozen=True)
 class Reader:
-    """How to read rows for a model, and how to name its answers.
+    """How to read rows for a model, and how to name its predictions.
 
     Attributes
     ----------
     classes : tuple
         The known classes, then the novel one, as the model names them.
     columns : tuple of str
-        What the model wants to see of a row.
+        The columns that the model needs.
     by_frame : bool
         Whether the model takes tables, as :class:`osls.app.predict.Adapted` does, or arrays.
     named : bool
@@ -53,13 +53,13 @@ class Reader:
             names = [f"p_{name}" for name in self.classes[:-1]]
             proba = answers[[*names, "novel"]].to_numpy(dtype=np.float64)
         else:
-            proba = model.predict_proba(inputs if self.named else inputs.to_numpy(dtype=np.float32))
+            proba = model.predict_proba(inputs if self.named else inputs.to_numpy(dtype=np.float64))
             answers = _tabulate(proba, self.classes)
         ids = rows[list(self.ids)].reset_index(drop=True)
         return proba, pd.concat([ids, answers.reset_index(drop=True)], axis=1)
 
     def true_classes(self, rows: pd.DataFrame) -> Ints:
-        """Position of each row's label among the known classes; -1 if it is none of them."""
+        """Position of each row's label among the known classes; -1 if it is not a known class."""
         known = pd.Index(self.classes[:-1])
         labels = rows[self.label]
         return np.asarray(known.get_indexer(labels.astype(str) if self.by_frame else labels))
@@ -74,7 +74,7 @@ def _tabulate(proba: Floats, classes: Sequence[Any]) -> pd.DataFrame:
 def reader_for(
     model: Any, available: pd.DataFrame, columns: Sequence[str] | None, ids: Sequence[str], label: str | None
 ) -> Reader:
-    """Work out how to read a table for a model; ``available`` is a table like it, rows or none."""
+    """Decide how to read a table for a model; ``available`` has the same columns, and may have no rows."""
     extra = [*ids, *([] if label is None else [label])]
     _require(available, extra, "ids and label")
     if hasattr(model, "classes_") and hasattr(model, "predict_proba"):

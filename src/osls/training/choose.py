@@ -69,7 +69,9 @@ def choose_learner(
 
     def linear(advance: Advance = advance) -> Learner:
         model = LogisticRegression(C=10.0, max_iter=200)
-        return SklearnLearner(X, model, early_stop=True, advance=advance)
+        # The penalty depends on the scale of the columns. Sparse ones (words) are on one scale already.
+        dense = not sparse.issparse(X)
+        return SklearnLearner(X, model, standardise=dense, early_stop=True, advance=advance)
 
     def automatic() -> Learner:
         if X.shape[0] > _MANY_ROWS and not sparse.issparse(X):

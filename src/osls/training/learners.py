@@ -1,11 +1,11 @@
-"""Models behind one call: train once a fold on the pooled rows, score every row by models that never saw it.
+"""Learners with one method: train one model per fold on the pooled rows, and return out-of-fold scores.
 
 A *pool* is the source rows followed by the target rows. A learner is built on the pool and then
-cross-fitted for each question that PULSE asks of it (which class? which domain? known or novel?), which
+cross-fitted for each classification task of PULSE (classes, domains, known against novel). The tasks
 differ only in labels, weights and folds:
 
-- ``fold[i] = f``: model f must not see row i and is the one to score it;
-- ``fold[i] = -1``: no restriction, all models score the row and their mean counts;
+- ``fold[i] = f``: model f is not trained on row i, and is the one that scores it;
+- ``fold[i] = -1``: no restriction; the score of the row is the mean over all models;
 - ``weight[i] = 0``: the row is scored but never trained on.
 """
 
@@ -23,6 +23,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
 from sklearn.utils import resample
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
@@ -32,7 +33,15 @@ from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.progress import Advance, no_progress
 from osls._core.saving import kept_as, saveable
 from osls.training.nets import SmallResNet, StackedMLP
-from osls.training.predictors import Blended, Networks, Predictor, SklearnModels, encoder_for
+from osls.training.predictors import (
+    Blended,
+    Encoder,
+    Networks,
+    Offsets,
+    Predictor,
+    SklearnModels,
+    encoder_for,
+)
 from osls.training.sampling import EpochSampler
 from osls.training.trainer import Schedule, Trainer, as_tensor, scoring_chunk, seeded
 
@@ -53,11 +62,11 @@ class Learner(ABC):
 
     @abstractmethod
     def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
-        """Train one model a fold and score the pool."""
+        """Train one model per fold and score the pool."""
 
 
 class NetworkLearner(Learner):
-    """Torch networks, one a fold, trained together; MLPs as a single stack."""
+    """Torch networks, one per fold, trained together; MLPs as a single stack."""
 
     def __init__(
         self,
@@ -78,7 +87,7 @@ class NetworkLearner(Learner):
         self.advance = advance
 
     def new_networks(self, members: int, n_outputs: int) -> nn.Module:
-        """Return fresh networks as one module, (members, batch, ...) -> (members, batch, outputs)."""
+        """Return new networks as one module, (members, batch, ...) -> (members, batch, outputs)."""
         shape = tuple(self.rows.shape[1:])
         networks: nn.Module
         if self._factory is None:
@@ -103,7 +112,7 @@ class NetworkLearner(Learner):
             def loss_of_next_batch() -> Tensor:
                 batch = torch.stack([s.next(self.schedule.batch_size) for s in samplers]).to(self.device)
                 logits = networks(self.rows[batch])
-                # The members share no parameter: the sum of their mean losses trains each on its own.
+                # The members share no parameters, so the sum of their mean losses trains each independently.
                 return members * cross_entropy(logits.flatten(0, 1), labels[batch].flatten())
 
             ends = self.schedule.ends(100)
@@ -111,14 +120,14 @@ class NetworkLearner(Learner):
                 self.advance(1 / len(ends))
         predictor = self.predictor(networks, members)
         scores = np.asarray(softmax(predictor.held_out_logits(self.rows, fold), axis=1))
-        # Rows that no model has seen are everybody's.
+        # Rows that belong to no fold get the mean prediction of all members.
         for free in np.array_split(np.flatnonzero(fold < 0), 1 + len(fold) // scoring_chunk(self.device)):
             scores[free] = predictor.mean_proba(self.rows[free])
         return FoldModels(scores, predictor)
 
 
 class Members(nn.Module):
-    """Networks of the user's own kind behind the stack's interface."""
+    """Networks from the user's factory, with the interface of a stack."""
 
     def __init__(self, networks: Sequence[nn.Module]):
         super().__init__()
@@ -129,20 +138,20 @@ class Members(nn.Module):
 
 
 def continue_from(network: nn.Module, other: nn.Module) -> None:
-    """Give ``other`` the weights of ``network``, of the same kind but with more outputs, which stay fresh."""
+    """Copy the weights of ``network`` to ``other``, which has more outputs; the new ones stay as they are."""
     new = other.state_dict()
     with torch.no_grad():
         for name, old in network.state_dict().items():
             if name not in new or not _fits(old.shape, new[name].shape):
                 raise ValueError(
                     "the source classifier and the discriminator must be networks of the same kind, so that "
-                    f"one can go on from the other; they differ in {name!r}."
+                    f"one can start from the weights of the other; they differ in {name!r}."
                 )
             new[name][tuple(slice(length) for length in old.shape)] = old
 
 
 def _fits(old: Sequence[int], new: Sequence[int]) -> bool:
-    """Whether the shapes are the same but for one axis that may have grown."""
+    """Whether the shapes are equal, except that one axis may be longer."""
     grown = [b - a for a, b in zip(old, new, strict=False)]
     return len(old) == len(new) and min(grown, default=0) >= 0 and sum(map(bool, grown)) <= 1
 
@@ -154,19 +163,23 @@ def convnet(input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
 
 
 class SklearnLearner(Learner):
-    """Any scikit-learn classifier, cloned once a fold."""
+    """Any scikit-learn classifier, cloned for each fold."""
 
     def __init__(
         self,
         X: AnyArray,
         estimator: ClassifierMixin,
         *,
+        standardise: bool = False,
         early_stop: bool = False,
         advance: Advance = no_progress,
     ):
-        self.X = X
+        # A pipeline has steps of its own that may want the rows as they are.
+        as_given = X.ndim != 2 or isinstance(estimator, Pipeline)
+        self.encoder = None if as_given else Encoder(X) if standardise else Offsets(X)
+        self.X = X if self.encoder is None else self.encoder(X)
         self.estimator = estimator
-        # The estimator's limit of iterations is meant to stop it; it need not warn that it did.
+        # Whether max_iter is meant to stop the estimator early, so that its warning is suppressed.
         self.early_stop = early_stop
         self.advance = advance
 
@@ -180,32 +193,32 @@ class SklearnLearner(Learner):
                     warnings.simplefilter("ignore", ConvergenceWarning)
                 models.append(self._fit(rows, y, weight, seed + f))
             self.advance(1 / n_folds)
-        everyone = SklearnModels(models, n_classes)
+        all_models = SklearnModels(models, n_classes, self.encoder)
         scores = np.zeros((len(fold), n_classes))
         for f in range(-1, n_folds):
             mine = fold == f
             if mine.any():
-                scorer = everyone if f < 0 else SklearnModels([models[f]], n_classes)
-                scores[mine] = scorer.predict_proba(self.X[mine])
-        return FoldModels(scores, everyone)
+                scorer = all_models if f < 0 else SklearnModels([models[f]], n_classes)
+                scores[mine] = scorer.of_encoded(self.X[mine])
+        return FoldModels(scores, all_models)
 
     def _fit(self, rows: Ints, y: Ints, weight: Floats, seed: int) -> Any:
         if len(np.unique(y[rows])) == 1:
-            # Nothing to learn, which some classifiers refuse.
+            # Some classifiers cannot be fitted to a single class.
             return DummyClassifier(strategy="prior").fit(self.X[rows], y[rows])
         model = clone(self.estimator)
         if "random_state" in model.get_params(deep=False):
             model.set_params(random_state=seed % 2**32)
         if has_fit_parameter(model, "sample_weight"):
             return model.fit(self.X[rows], y[rows], sample_weight=weight[rows] / weight[rows].mean())
-        # No weights in this classifier: draw the rows in proportion to them instead, no class left out.
+        # The classifier takes no sample_weight: resample the rows by weight, keeping one row of every class.
         drawn = resample(rows, sample_weight=weight[rows], random_state=seed % 2**32)
         drawn = np.union1d(drawn, rows[np.unique(y[rows], return_index=True)[1]])
         return model.fit(self.X[drawn], y[drawn])
 
 
 class Fitted(Learner):
-    """A source classifier that somebody trained already; it must not have seen the rows passed to fit."""
+    """A source classifier that is already fitted; it must not have been trained on the rows passed to fit."""
 
     def __init__(self, X: AnyArray, predictor: Predictor):
         self.X = X
@@ -216,10 +229,10 @@ class Fitted(Learner):
 
 
 class Blend(Learner):
-    """Two families averaged; how much of each, the out-of-fold log loss decides.
+    """A weighted mean of two model families; the out-of-fold log loss chooses the weight.
 
-    Networks and trees err differently, and which of them suits a data set cannot be known beforehand.
-    The loss on held-out labels of the question at hand (never the target's classes) can tell.
+    Networks and trees make different errors, and which suits a data set better is not known beforehand.
+    The loss on the held-out labels of the task (never the target's classes) decides.
     """
 
     def __init__(self, first: Learner, second: Learner):

@@ -1,4 +1,4 @@
-"""What is left of a training: how rows are encoded, and objects that turn them into class probabilities."""
+"""The results of training: encoders of rows, and predictors of class probabilities."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ from osls.training.trainer import as_tensor, score_rows, scoring_chunk
 _MAX_DENSE_COLUMNS = 1024
 _COMPONENTS = 256
 _CLIP = 8.0
+_PIECE = 4096
+# Rows that the middle of a column is read from.
+_SAMPLED = 20_000
+# A column whose mean is this many times its spread loses digits in single precision.
+_FAR = 1e3
+_HUGE = 1e30
 
 
 @saveable
@@ -39,24 +45,16 @@ class Encoder:
         dense = self._dense(X)
         # Of one encoded row.
         self.row_shape: tuple[int, ...] = dense.shape[1:]
-        axes = 0 if dense.ndim == 2 else (0, 1, 2, 3)
-        self._mean = dense.mean(axis=axes, dtype=np.float64).astype(np.float32)
-        std = _spread(dense, self._mean, axes)
-        # A column that hardly varies beside the others (a corner pixel) must not be blown up to unit noise.
-        floor = 0.05 * float(np.mean(std)) if dense.ndim == 2 and self._comparable(std) else 0.0
-        std = np.maximum(std, floor)
-        self._scale = np.where(std > 0, std, 1.0).astype(np.float32)
-
-    @staticmethod
-    def _comparable(std: AnyArray) -> bool:
-        """Columns in one unit (pixels, components, expression) rather than a table of mixed units."""
-        positive = std[std > 0]
-        return len(positive) >= 32 and float(np.quantile(positive, 0.9) / np.median(positive)) < 10
+        self._mean, self._scale = centre_and_scale(dense)
 
     def __call__(self, X: AnyArray) -> AnyArray:
-        scaled = self._dense(X) - self._mean
-        scaled /= self._scale
-        return np.asarray(np.clip(scaled, -_CLIP, _CLIP, out=scaled))
+        dense = self._dense(X)
+        encoded = np.empty(dense.shape, dtype=np.float32)
+        # In double precision, a few rows at a time: only what is left after the mean fits into float32.
+        for start in range(0, len(dense), _PIECE):
+            piece = (dense[start : start + _PIECE] - self._mean) / self._scale
+            encoded[start : start + _PIECE] = np.clip(piece, -_CLIP, _CLIP)
+        return encoded
 
     def get_state(self) -> dict[str, Any]:
         """Return what was fitted, by name."""
@@ -75,26 +73,81 @@ class Encoder:
             X = self._svd.transform(X)
         elif sparse.issparse(X):
             X = X.toarray()
-        return np.asarray(X, dtype=np.float32)
+        return np.asarray(X)
+
+
+def centre_and_scale(dense: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """Return what to subtract from each column, and what to divide it by, in double precision.
+
+    Mean and standard deviation; of the middle 99 % of a column where a few wild values would otherwise
+    decide (a standard deviation more than ten times theirs). Images have one of each for all pixels.
+    """
+    axes = 0 if dense.ndim == 2 else (0, 1, 2, 3)
+    mean = dense.mean(axis=axes, dtype=np.float64)
+    std = _spread(dense, mean, axes)
+    if dense.ndim == 2:
+        middle = np.sort(dense[:: 1 + len(dense) // _SAMPLED], axis=0)
+        cut = len(middle) // 200
+        middle = middle[cut : len(middle) - cut].astype(np.float64)
+        calm_mean, calm_std = middle.mean(axis=0), middle.std(axis=0)
+        wild = (std > 10 * calm_std) & (calm_std > 0)
+        mean, std = np.where(wild, calm_mean, mean), np.where(wild, calm_std, std)
+    # What the rounding of a constant leaves is no spread.
+    least = 16 * np.finfo(dense.dtype if dense.dtype.kind == "f" else np.float64).eps * np.abs(mean)
+    return mean, np.where(std > least, std, 1.0)
 
 
 def _spread(dense: AnyArray, mean: AnyArray, axes: int | tuple[int, ...]) -> AnyArray:
     """Return the standard deviation along the axes, a few rows at a time: it needs double precision."""
-    pieces = np.array_split(dense, 1 + len(dense) // 4096)
-    total = sum(np.square(piece - mean.astype(np.float64)).sum(axis=axes) for piece in pieces)
-    return np.asarray(np.sqrt(total / (dense.size / mean.size)))
+    pieces = np.array_split(dense, 1 + len(dense) // _PIECE)
+    total = sum(np.square(piece - mean).sum(axis=axes) for piece in pieces)
+    return np.asarray(np.sqrt(total / (dense.size / np.size(mean))))
+
+
+@saveable
+class Offsets:
+    """Columns as float32 that keep their digits: a column far from zero is centred and scaled before.
+
+    For models that read single precision themselves, such as trees. Other columns stay as they are.
+    """
+
+    def __init__(self, X: AnyArray):
+        self.row_shape: tuple[int, ...] = X.shape[1:]
+        columns = X.shape[1]
+        self._mean, self._scale = np.zeros(columns), np.ones(columns)
+        if X.ndim == 2 and not sparse.issparse(X):
+            mean, scale = centre_and_scale(X)
+            largest = np.abs(X).max(axis=0, initial=0.0)
+            far = (np.abs(mean) > _FAR * scale) | (largest > _HUGE) | ((largest > 0) & (largest < 1 / _HUGE))
+            self._mean, self._scale = np.where(far, mean, 0.0), np.where(far, scale, 1.0)
+
+    def __call__(self, X: AnyArray) -> AnyArray:
+        if sparse.issparse(X) or not (self._mean.any() or (self._scale != 1).any()):
+            return X.astype(np.float32, copy=False)
+        return ((X - self._mean) / self._scale).astype(np.float32)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what was fitted, by name."""
+        return {"row_shape": self.row_shape, "mean": self._mean, "scale": self._scale}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the encoder as it was when :meth:`get_state` was called."""
+        encoder = cls.__new__(cls)
+        encoder.row_shape, encoder._mean, encoder._scale = state["row_shape"], state["mean"], state["scale"]
+        return encoder
 
 
 @saveable
 class Verbatim(Encoder):
-    """Rows as they are: word numbers, say, which the network looks up."""
+    """Leaves rows unchanged: for example token ids, which the network looks up."""
 
     def __init__(self, X: AnyArray) -> None:
         self._svd = None
         self.row_shape = X.shape[1:]
 
     def __call__(self, X: AnyArray) -> AnyArray:
-        return self._dense(X)
+        return self._dense(X).astype(np.float32, copy=False)
 
     def get_state(self) -> dict[str, Any]:
         return {"row_shape": self.row_shape}
@@ -107,7 +160,7 @@ class Verbatim(Encoder):
 
 
 def encoder_for(factory: Any, X: AnyArray) -> Encoder:
-    """Return the usual encoder of the rows, or none for a network factory with ``verbatim = True``."""
+    """Return the usual encoder of the rows, or Verbatim for a network factory with ``verbatim = True``."""
     return Verbatim(X) if getattr(factory, "verbatim", False) else Encoder(X)
 
 
@@ -149,7 +202,7 @@ class Networks:
         """Logits of each row by the member that its fold names, (n, outputs); nan without a fold (-1)."""
         self.networks.eval()
         own = [torch.from_numpy(np.flatnonzero(fold == f)) for f in range(self.members)]
-        # All members score in one call, each its own rows. Those with fewer get row 0 on top.
+        # All members score in one call, each its own rows; shorter lists are padded with row 0.
         table = pad_sequence(own, batch_first=True).to(self.device)
         by_member = score_rows(lambda piece: self.networks(rows[piece.T]).transpose(0, 1), table.T)
         logits = np.full((len(fold), by_member.shape[2]), np.nan, dtype=np.float32)
@@ -158,7 +211,7 @@ class Networks:
         return logits
 
     def predict_proba(self, X: AnyArray) -> Floats:
-        # Piece by piece from the rows to the answer, which has its place: nothing large is kept between.
+        # In chunks, written straight into the result, so that no large temporary arrays are needed.
         size = scoring_chunk(self.device)
         first = self._mean_proba_of(X[:size])
         proba = np.empty((X.shape[0], first.shape[1]), dtype=first.dtype)
@@ -177,7 +230,7 @@ class Networks:
             logits = self.networks(rows.expand(self.members, *rows.shape))
             if logits.shape[2] == 1:
                 logits = torch.cat([-logits / 2, logits / 2], dim=2)
-            # With the few classes first, torch works on many rows at a time.
+            # With the class axis first, torch vectorises the softmax over the rows.
             proba = logits.permute(2, 0, 1).contiguous().softmax(dim=0).mean(dim=1)
         return np.asarray(proba.T.cpu().numpy())
 
@@ -185,12 +238,17 @@ class Networks:
 @saveable
 @dataclass(frozen=True)
 class SklearnModels:
-    """The mean over scikit-learn classifiers, with a column also for classes that one has not seen."""
+    """The mean over scikit-learn classifiers, with zeros for classes that a classifier has not seen."""
 
     models: Sequence[Any]
     n_classes: int
+    encoder: Encoder | Offsets | None = None
 
     def predict_proba(self, X: AnyArray) -> Floats:
+        return self.of_encoded(X if self.encoder is None else self.encoder(X))
+
+    def of_encoded(self, X: AnyArray) -> Floats:
+        """Return probabilities of rows that are encoded already."""
         proba = np.zeros((X.shape[0], self.n_classes))
         for model in self.models:
             proba[:, model.classes_.astype(np.int64)] += model.predict_proba(X)
@@ -207,7 +265,7 @@ class Blended:
     share: float
 
     def predict_proba(self, X: AnyArray) -> Floats:
-        # A family that the blend does not use is not asked.
+        # Skip a predictor of weight zero.
         if self.share == 1:
             return self.first.predict_proba(X)
         if self.share == 0:
@@ -218,7 +276,7 @@ class Blended:
 @saveable
 @dataclass(frozen=True)
 class FittedClassifier:
-    """A classifier that the user fitted; its columns in our order, renormalised."""
+    """A classifier that the user fitted; its columns are reordered and renormalised."""
 
     estimator: Any
     order: Sequence[int]

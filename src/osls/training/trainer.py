@@ -1,7 +1,8 @@
-"""The one training loop: a network, an optimiser, and a budget of steps."""
+"""The training loop that all networks use: a network, an optimiser, and a number of steps."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,13 +15,15 @@ from torch import Tensor, nn
 from osls._core.arrays import AnyArray, Floats
 from osls.training import ddp
 
+_ONE_TRAINING = threading.RLock()
+
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast to train. The budget is in optimiser steps, so small data is not starved.
+    """How long to train and at which rate. The budget is in steps, so that small data is trained enough.
 
     ``decay`` is one cycle of the learning rate over all steps. Without it the rate is constant, or multiplied
-    by ``gamma`` every ``decay_every`` steps. ``batch_size`` is what one of ``processes`` draws for a step.
+    by ``gamma`` every ``decay_every`` steps. ``batch_size`` is the number of rows per step and process.
     """
 
     steps: int
@@ -44,30 +47,30 @@ class Schedule:
         """Twelve epochs at a high rate, never fewer than 300 steps: for plain cross-entropy on tables.
 
         On digits, letter, satimage, penbased, drybean and mnist its held-out log loss is that of thirty
-        epochs at the lower rate or better, at a third of the cost. Objectives that alternate or oppose
-        two losses keep the long schedule.
+        epochs at the lower rate or better, at a third of the cost. Alternating and adversarial objectives
+        keep the long schedule.
         """
         batch = _batch_for(n_rows)
         return Schedule(steps or max(300, 12 * n_rows // batch), batch, learning_rate=1e-2).shared()
 
     def longer(self, times: int) -> Schedule:
-        """Return the same schedule stretched over more steps."""
+        """Return the same schedule with ``times`` as many steps."""
         every = None if self.decay_every is None else times * self.decay_every
         return replace(self, steps=times * self.steps, decay_every=every)
 
     def shared(self) -> Schedule:
-        """Return the schedule of one of the processes that train together: its part of every batch."""
+        """Return the schedule of one of several processes: each draws its part of every batch."""
         n = ddp.world_size()
         if n == self.processes:
             return self
         return replace(self, batch_size=max(1, self.batch_size // n), processes=n)
 
     def ends(self, length: int) -> list[int]:
-        """Numbers of steps after which an epoch of ``length`` steps ends; the last epoch may be shorter."""
+        """Step numbers at which epochs of ``length`` steps end; the last epoch may be shorter."""
         return [*range(length, self.steps, length), self.steps]
 
     def epoch(self, n_rows: int) -> int:
-        """Steps in which all processes together draw so many rows; at least one."""
+        """Number of steps in which all processes together draw ``n_rows`` rows; at least one."""
         return max(1, n_rows // (self.batch_size * self.processes))
 
 
@@ -76,16 +79,16 @@ def _batch_for(n_rows: int) -> int:
 
 
 def schedule_for(factory: Any, n_rows: int, *, steps: int | None = None) -> Schedule:
-    """Return the schedule that a network factory brings along, or the usual one for so many rows.
+    """Return a network factory's own schedule, or the usual one for ``n_rows`` rows.
 
-    A factory has its own if it has a method ``schedule(n_rows, steps) -> Schedule``.
+    A factory has its own schedule if it has a method ``schedule(n_rows, steps) -> Schedule``.
     """
     own = getattr(factory, "schedule", None)
     return Schedule.for_rows(n_rows, steps=steps) if own is None else own(n_rows, steps).shared()
 
 
 def resolve_device(device: str) -> torch.device:
-    """Turn "auto" into the best device there is."""
+    """Turn "auto" into the best available device."""
     if device != "auto":
         return ddp.local_device(torch.device(device))
     if torch.cuda.is_available():
@@ -94,9 +97,20 @@ def resolve_device(device: str) -> torch.device:
 
 
 @contextmanager
+def undisturbed() -> Iterator[None]:
+    """Give torch's random state back as it was after the block; one thread at a time."""
+    with _ONE_TRAINING, torch.random.fork_rng():
+        yield
+
+
+@contextmanager
 def seeded(seed: int) -> Iterator[torch.Generator]:
-    """Seed initialisation and dropout inside the block and leave the caller's random state alone."""
-    with torch.random.fork_rng():
+    """Seed initialisation and dropout inside the block, without changing the caller's random state.
+
+    torch draws both from one generator of the whole process, so only one thread trains at a time: fits in
+    several threads give what they would give one after the other.
+    """
+    with undisturbed():
         torch.manual_seed(seed)
         yield torch.Generator().manual_seed(ddp.stream_seed(seed))
 
@@ -110,25 +124,25 @@ def as_tensor(X: AnyArray, device: torch.device) -> Tensor:
 
 
 class Trainer:
-    """Run optimiser steps on a network; callers say what one step's loss is."""
+    """Run optimiser steps on a network; the caller provides the loss of each step."""
 
     def __init__(self, network: nn.Module, schedule: Schedule):
         self.network = network
         self.schedule = schedule
         self.steps_done = 0
-        # Under torchrun: torch's own wrapper, which gives all processes the first one's weights and averages
-        # their gradients.
+        # Under torchrun: torch's own wrapper, which copies the first process's weights to all processes and
+        # averages their gradients.
         self._parallel = ddp.SharedStep(network) if ddp.world_size() > 1 else None
         if self._parallel:
-            # Masks of dropout, other than weights, are to differ between processes.
+            # The weights are equal in all processes, but the dropout masks must differ.
             torch.manual_seed(torch.initial_seed() + 1 + ddp.rank())
         self._optimizer = _optimizer(network, schedule)
         self._scheduler = _scheduler(self._optimizer, schedule)
 
     def epochs(self, loss_of_next_batch: Callable[[], Tensor], ends: Iterable[int]) -> Iterator[float]:
-        """Train up to each of these numbers of steps, and yield the mean loss of the steps up to it.
+        """Train up to each of these step numbers, and yield the mean loss of the steps since the last.
 
-        This is the loop that every training here is made of; :meth:`Schedule.ends` has the usual ends.
+        All training uses this loop; :meth:`Schedule.ends` gives the usual ends.
         """
         for end in ends:
             yield self.run(loss_of_next_batch, end - self.steps_done)
@@ -153,7 +167,7 @@ class Trainer:
             self._optimizer.step()
             if self._scheduler is not None:
                 self._scheduler.step()
-            # Summed on the device: reading the number each step would wait for it.
+            # Summed on the device: reading the loss in each step would wait for the device.
             total = total + loss.detach()
         self.steps_done += steps
         return float(total) / max(steps, 1)
@@ -184,7 +198,7 @@ def _scheduler(
 
 
 def scoring_chunk(device: torch.device) -> int:
-    """Rows to score at a time: on a CPU so few that what a layer returns stays in the cache."""
+    """Rows to score at a time: on a CPU so few that the output of a layer fits in the cache."""
     return 512 if device.type == "cpu" else 4096
 
 
@@ -193,8 +207,8 @@ def score_rows(network: Callable[[Tensor], Tensor], rows: Tensor) -> Floats:
     size = scoring_chunk(rows.device)
     with torch.inference_mode():
         first = network(rows[:size])
-        # Every chunk's answer has its place. Kept as tensors until the end, they would lie between blocks of
-        # memory that each chunk frees, and none of those could be used again as a whole.
+        # The output is allocated once. Keeping the chunks' outputs in a list would fragment the memory: they
+        # would lie between the blocks that each chunk frees.
         out = torch.empty(len(rows), *first.shape[1:], dtype=first.dtype)
         out[:size] = first
         for start in range(size, len(rows), size):

@@ -161,7 +161,9 @@ def as_rows(data: Any, name: str) -> RowFile:
     if isinstance(data, str | os.PathLike):
         return open_rows(data)
     if isinstance(data, pd.DataFrame):
-        return MemoryRows(data, name)
+        rows = MemoryRows(data, name)
+        rows.index = data.index
+        return rows
     if hasattr(data, "to_pandas"):
         return MemoryRows(data.to_pandas(), name)
     if hasattr(data, "__arrow_c_stream__"):

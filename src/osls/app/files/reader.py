@@ -41,9 +41,12 @@ class RowFile(ABC):
         What a row is.
     notes : tuple of str
         What a reader should know about how it was read.
+    index : Index or None
+        The rows' own labels, if it is a pandas table.
     """
 
     kind: Kind = "table"
+    index: pd.Index | None = None
 
     def __init__(self, name: str, columns: Sequence[str], notes: Sequence[str] = ()):
         self.name = name

@@ -85,11 +85,11 @@ class Numbers:
     def encode(self, frame: pd.DataFrame, place: Place) -> Any:
         values = number_matrix(frame, self.names, place)
         if self.sparse:
-            return sparse.csr_matrix(values, dtype=np.float32)
+            return sparse.csr_matrix(values, dtype=np.float64)
         values = _dense(values)
         missing = np.isnan(values)
         filled = np.where(missing, self.median, values)
-        return np.hstack([filled, missing[:, self.has_missing]]).astype(np.float32)
+        return np.hstack([filled, missing[:, self.has_missing]])
 
     @property
     def feature_names(self) -> list[str]:

@@ -172,9 +172,15 @@ def _ranges(values: Any) -> tuple[Floats, Floats, Floats]:
 
 
 def _names_the_row(name: str, source: Any, target: Any) -> bool:
-    """Whole numbers, all different, that count up through both files or are called an id."""
+    """Whole numbers, all different, that count up through both files, fill a range, or are called an id.
+
+    Two tables that were shuffled after their rows were numbered have numbers in no order; but measurements
+    that are all different do not fill a third of their range.
+    """
     if sparse.issparse(source) or len(source) < _FEW or len(target) < _FEW:
         return False
     if len(np.unique(source)) < len(source) or len(np.unique(target)) < len(target):
         return False
-    return bool(_ID_NAME.search(name)) or bool((np.diff(source) > 0).all() and (np.diff(target) > 0).all())
+    rising = (np.diff(source) > 0).all() and (np.diff(target) > 0).all()
+    filled = all(np.ptp(side) < 3 * len(side) for side in (source, target))
+    return bool(_ID_NAME.search(name)) or bool(rising or filled)

@@ -15,7 +15,7 @@ from osls.app.files.errors import ROWS, InputError, Place, did_you_mean, shorten
 from osls.app.files.reader import Kind
 from osls.app.options import TextMode
 from osls.app.tables.columns import Categories, Dates, MiniLM, Numbers, TfIdf, choose_text_mode, number_matrix
-from osls.app.tables.decide import KINDS, LeftOut, decide, overlap_warnings, screen_numbers
+from osls.app.tables.decide import KINDS, NAMES_THE_ROW, LeftOut, decide, overlap_warnings, screen_numbers
 from osls.app.tables.parsing import as_dates, as_numbers, as_strings, is_plain_number
 
 _Frames = tuple[pd.DataFrame, pd.DataFrame]
@@ -48,13 +48,16 @@ class TableEncoder:
         Which columns were left out and why, and what looks odd.
     kind_ : {"table", "text"}
         "text" if nothing but text is used.
+    id_columns_ : list of str
+        Columns that name the row: left out of the features, carried into the predictions.
 
     Notes
     -----
     Numbers keep their values; a missing one becomes the median, with a feature that says so. Categories
     become one feature for each of their up to 100 most frequent values. Dates become days and the time of
-    year, week and day. The result is a float32 array, or a CSR matrix if there is hashed text or a sparse
-    column; then the numbers are scaled, so that they do not drown the text.
+    year, week and day. The result is an array (float64 if there are numbers), or a CSR matrix if there is
+    hashed text or a sparse column; then the numbers are centred and scaled, so that they do not drown the
+    text.
 
     Examples
     --------
@@ -68,7 +71,7 @@ class TableEncoder:
     >>> encoder.transform(target)
     array([[33.,  0.,  1.,  0.],
            [33.,  1.,  1.,  0.],
-           [27.,  0.,  0.,  1.]], dtype=float32)
+           [27.,  0.,  0.,  1.]])
     >>> encoder.warnings_
     ["Left out 'ward': only in the target."]
     """
@@ -76,6 +79,7 @@ class TableEncoder:
     feature_names_: list[str]
     warnings_: list[str]
     kind_: Kind
+    id_columns_: list[str]
     columns_: list[Any]
     _scale: AnyArray | None
 
@@ -87,12 +91,13 @@ class TableEncoder:
     def fit(self, source: pd.DataFrame, target: pd.DataFrame, places: tuple[Place, Place] = _PLACES) -> Self:
         """Decide what each column is; ``places`` say where the rows of either side come from."""
         left_out, notes = LeftOut(), list[str]()
-        shared = self._shared(source, target, left_out)
+        shared = self._shared(source, target, places, left_out)
         frames = source[shared], target[shared]
         dense, thin, others = self._split(frames, places, left_out)
         blocks = [_fit_numbers(frames, names, places, left_out, notes) for names in (dense, thin) if names]
         self.columns_ = [*(block for block in blocks if block is not None), *others]
         self.warnings_ = [*left_out.sentences(), *notes]
+        self.id_columns_ = left_out.names.get(NAMES_THE_ROW, [])
         if not self.columns_:
             why = " ".join(left_out.sentences())
             raise InputError(
@@ -104,7 +109,7 @@ class TableEncoder:
         return self
 
     def transform(self, frame: pd.DataFrame, place: Place = ROWS) -> AnyArray:
-        """Return the features of rows: a float32 array, or a CSR matrix if that is smaller.
+        """Return the features of rows: an array, or a CSR matrix if that is smaller.
 
         The rows have at least the columns that are used, in any order; ``place`` is for messages.
         """
@@ -138,7 +143,10 @@ class TableEncoder:
 
     # -- Fitting ------------------------------------------------------------------------------------
 
-    def _shared(self, source: pd.DataFrame, target: pd.DataFrame, left_out: LeftOut) -> list[str]:
+    def _shared(
+        self, source: pd.DataFrame, target: pd.DataFrame, places: tuple[Place, Place], left_out: LeftOut
+    ) -> list[str]:
+        _refuse_other_spelling(source, target, self.ignore, places)
         for name in source.columns:
             if name not in target.columns and name not in self.ignore:
                 left_out.add(name, "only in the source")
@@ -181,24 +189,35 @@ class TableEncoder:
         return TfIdf.fit(name, pooled)
 
     def _fit_scale(self, source: pd.DataFrame, place: Place) -> AnyArray | None:
-        """Return what to divide each feature by if the matrix is sparse, else nothing."""
+        """Return what to subtract from each feature and to divide it by, if the matrix is sparse."""
         if not any(_is_sparse(column) for column in self.columns_):
             return None
-        scales = []
+        centres, scales = [], []
         for column in self.columns_:
             width = len(column.feature_names)
-            if _is_sparse(column):
-                scales.append(np.ones(width))
-            else:
-                spread = np.std(column.encode(source, place), axis=0, dtype=np.float64)
-                scales.append(np.where(spread > 0, spread, 1.0) * np.sqrt(width))
-        return np.concatenate(scales).astype(np.float32)
+            centre, spread = np.zeros(width), np.ones(width)
+            if not _is_sparse(column):
+                values = column.encode(source, place)
+                spread = np.std(values, axis=0, dtype=np.float64)
+                spread = np.where(spread > 0, spread, 1.0) * np.sqrt(width)
+                if isinstance(column, Numbers):
+                    # Only where it matters: a column that is far from zero would lose its digits.
+                    mean = np.mean(values, axis=0, dtype=np.float64)
+                    centre = np.where(np.abs(mean) > 1e3 * spread, mean, 0.0)
+            centres.append(centre)
+            scales.append(spread)
+        return np.stack([np.concatenate(centres), np.concatenate(scales)])
 
     def _scaled(self, parts: list[Any]) -> AnyArray:
         if self._scale is None:
             return np.ascontiguousarray(np.hstack(parts))
-        stacked = sparse.hstack([sparse.csr_matrix(part) for part in parts], format="csr")
-        return sparse.csr_matrix(stacked.multiply(1 / self._scale), dtype=np.float32)  # type: ignore[no-any-return]
+        ends = np.cumsum([part.shape[1] for part in parts])[:-1]
+        centres, scales = (np.split(row, ends) for row in self._scale)
+        scaled = [
+            sparse.csr_matrix(part.multiply(1 / scale) if sparse.issparse(part) else (part - centre) / scale)
+            for part, centre, scale in zip(parts, centres, scales, strict=True)
+        ]
+        return sparse.hstack(scaled, format="csr", dtype=np.float32)  # type: ignore[no-any-return]
 
     def _finish(self) -> None:
         self.feature_names_ = [name for column in self.columns_ for name in column.feature_names]
@@ -230,6 +249,24 @@ class TableEncoder:
             encoder.columns_.append(_COLUMN_KINDS[values.pop("kind")](**values))
         encoder._finish()
         return encoder
+
+
+def _refuse_other_spelling(
+    source: pd.DataFrame, target: pd.DataFrame, ignore: Collection[str], places: tuple[Place, Place]
+) -> None:
+    """Raise if a column of one side is called the same on the other but for case, blanks or underscores."""
+
+    def plain(name: Any) -> str:
+        return "".join(str(name).casefold().replace("_", " ").replace("-", " ").split())
+
+    alone = [name for name in target.columns if name not in source.columns and name not in ignore]
+    others = {plain(name): name for name in alone}
+    for name in source.columns:
+        if name not in target.columns and name not in ignore and plain(name) in others:
+            raise InputError(
+                f"{places[1].name}: has a column {shorten(others[plain(name)])} where {places[0].name} has "
+                f"{shorten(name)}; write both alike, or leave both out (--ignore)."
+            )
 
 
 def _fit_numbers(
