@@ -157,7 +157,7 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _verdict(self) -> Verdict | None:
-        """What may be concluded from the fit; None before it, and for adapters without checks."""
+        """The verdict of the diagnostics; None before the fit, and for adapters without diagnostics."""
         diagnostics: Diagnostics | None = getattr(self, "diagnostics_", None)
         return None if diagnostics is None else diagnostics.verdict
 

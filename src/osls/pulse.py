@@ -274,9 +274,9 @@ class PULSE(OpenSetAdapter):
         # Step 5: the source classifier learns one more class, with as much weight as all the known ones. It
         # is then accurate enough to select the known rows, from which the label shift is estimated again.
         f_d = self._alternate(learner, problem, split, f_s, first, task, _network_of(f_s.predictor))
-        everyone = HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, f_d.target_scores)
-        scores = everyone.take(np.arange(len(y_s)), np.flatnonzero(split.target))
-        marginal = self._known_marginal(everyone, task)
+        all_scores = HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, f_d.target_scores)
+        scores = all_scores.take(np.arange(len(y_s)), np.flatnonzero(split.target))
+        marginal = self._known_marginal(all_scores, task)
         novel_share, test = self._novel_share(scores, marginal, task)
         # Step 6: average the two models' answers.
         prior_shift = with_novel(marginal, novel_share) / with_novel(first, 0.5)

@@ -28,14 +28,14 @@ def _to_array(X: Any) -> Any:
 
 def _array_options(X: Any) -> dict[str, Any]:
     is_image = getattr(X, "ndim", 2) == 4
-    # Tables keep double precision: beside an offset of 1e9 (a timestamp, an id) single precision has no
-    # digits left for what matters. Learners centre and scale before they go down to float32.
+    # Tables stay in double precision: float32 cannot represent small differences of large values (timestamps,
+    # ids). Learners centre and scale the columns before they convert them to float32.
     dtype = np.float32 if is_image else [np.float64, np.float32]
     return {"accept_sparse": "csr", "dtype": dtype, "ensure_2d": not is_image, "allow_nd": is_image}
 
 
 def check_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool) -> Any:
-    """Validate X (and y) with scikit-learn's rules; X becomes float32, whatever its dtype."""
+    """Validate X (and y) with scikit-learn's rules; images become float32."""
     X = _to_array(X)
     if not reset:
         with _naming("X"):
@@ -104,7 +104,7 @@ def _check_column_names(X_target: Any, fitted: Any) -> None:
 def _warn_of_other_scale(X: Any, X_target: Any) -> None:
     """Warn if many columns of the target are in other units than the source's.
 
-    That is what a target looks like that went around the scaler of a pipeline. A new class does not move the
+    This happens when only the source was scaled, for example in a pipeline. A novel class does not move the
     middle half of the target out of the source's range in many columns at once.
     """
     if sparse.issparse(X) or sparse.issparse(X_target) or X.ndim != 2 or X.shape[1] < 2:

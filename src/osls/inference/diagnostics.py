@@ -257,7 +257,7 @@ def _present(mix: Floats, interval: Floats | None, names: list[str], m: int) -> 
 
 
 def _told_apart(scores: HeldOutScores, names: list[str]) -> Check:
-    """Do the features tell the known classes apart? Where they do not, only sums of shares are known."""
+    """Check whether the features separate the known classes; otherwise only sums of shares are known."""
     area, _ = pairwise_area(scores)
     groups = inseparable_groups(scores)
     worst = float(area.min())

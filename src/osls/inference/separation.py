@@ -1,4 +1,4 @@
-"""Which known classes the features tell apart; of the others only the sum of the shares is known."""
+"""Find known classes that the features cannot separate; only the sum of their shares is known."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from scipy.stats import rankdata
 from osls._core.arrays import Floats, Ints
 from osls.shift.scores import HeldOutScores
 
-# Two classes are told apart if the area under the curve of one against the other is above a half both
-# noticeably and by three standard errors. Fewer rows than these say neither.
+# Two classes are separable if the AUC of one against the other exceeds 1/2 by both a margin and three
+# standard errors. Classes with fewer than _MIN_ROWS rows are not tested.
 _NOTICEABLE = 0.07
 _STANDARD_ERRORS = 3.0
 _MIN_ROWS = 8
 
 
 def pairwise_area(scores: HeldOutScores) -> tuple[Floats, Floats]:
-    """Return the area under the curve of each class against each other, and its standard error by chance.
+    """Return the AUC of each class against each other class, and its standard error under equality.
 
     Parameters
     ----------
     scores : HeldOutScores
-        The source classifier's probabilities of held-out source rows are looked at.
+        The source classifier's probabilities of held-out source rows are used.
 
     Returns
     -------
     area, error : arrays of shape (k, k)
-        The area is 1 on the diagonal and where a class has fewer than eight rows.
+        The AUC is 1 on the diagonal and where a class has fewer than eight rows.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def pairwise_area(scores: HeldOutScores) -> tuple[Floats, Floats]:
 
 
 def inseparable_groups(scores: HeldOutScores) -> list[Ints]:
-    """Return groups of two or more classes that the features do not tell apart."""
+    """Return groups of two or more classes that the features cannot separate."""
     area, error = pairwise_area(scores)
     alike = area - 0.5 <= np.maximum(_NOTICEABLE, _STANDARD_ERRORS * error)
     _, group = connected_components(alike, directed=False)
@@ -66,7 +66,7 @@ def inseparable_groups(scores: HeldOutScores) -> list[Ints]:
 
 
 def share_out(marginal: Floats, source_marginal: Floats, groups: list[Ints]) -> Floats:
-    """Divide the sum of each group as in the source: nothing in the data says otherwise.
+    """Divide the sum of each group in the source's proportions, because the data cannot determine them.
 
     Examples
     --------
@@ -83,6 +83,6 @@ def share_out(marginal: Floats, source_marginal: Floats, groups: list[Ints]) -> 
 
 
 def widen(interval: Floats, sum_interval: Floats, members: Ints) -> None:
-    """Widen the intervals of a group's classes, in place: from nothing to all of the group's sum."""
+    """Widen the intervals of a group's classes, in place: from zero to the whole sum of the group."""
     interval[members, 0] = 0.0
     interval[members, 1] = np.maximum(interval[members, 1], sum_interval[1])

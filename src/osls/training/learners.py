@@ -174,7 +174,7 @@ class SklearnLearner(Learner):
         early_stop: bool = False,
         advance: Advance = no_progress,
     ):
-        # A pipeline has steps of its own that may want the rows as they are.
+        # A pipeline gets the rows unchanged, because its own steps may need them.
         as_given = X.ndim != 2 or isinstance(estimator, Pipeline)
         self.encoder = None if as_given else Encoder(X) if standardise else Offsets(X)
         self.X = X if self.encoder is None else self.encoder(X)

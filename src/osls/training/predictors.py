@@ -23,9 +23,9 @@ _MAX_DENSE_COLUMNS = 1024
 _COMPONENTS = 256
 _CLIP = 8.0
 _PIECE = 4096
-# Rows that the middle of a column is read from.
+# Number of rows from which the trimmed mean and standard deviation of a column are computed.
 _SAMPLED = 20_000
-# A column whose mean is this many times its spread loses digits in single precision.
+# A column whose mean is this many times its standard deviation loses precision in float32.
 _FAR = 1e3
 _HUGE = 1e30
 
@@ -43,14 +43,14 @@ class Encoder:
             components = min(_COMPONENTS, min(X.shape) - 1)
             self._svd = TruncatedSVD(components, random_state=0).fit(X)
         dense = self._dense(X)
-        # Of one encoded row.
+        # Shape of one encoded row.
         self.row_shape: tuple[int, ...] = dense.shape[1:]
         self._mean, self._scale = centre_and_scale(dense)
 
     def __call__(self, X: AnyArray) -> AnyArray:
         dense = self._dense(X)
         encoded = np.empty(dense.shape, dtype=np.float32)
-        # In double precision, a few rows at a time: only what is left after the mean fits into float32.
+        # In chunks of double precision: the difference to the mean must be computed before float32.
         for start in range(0, len(dense), _PIECE):
             piece = (dense[start : start + _PIECE] - self._mean) / self._scale
             encoded[start : start + _PIECE] = np.clip(piece, -_CLIP, _CLIP)
@@ -79,8 +79,8 @@ class Encoder:
 def centre_and_scale(dense: AnyArray) -> tuple[AnyArray, AnyArray]:
     """Return what to subtract from each column, and what to divide it by, in double precision.
 
-    Mean and standard deviation; of the middle 99 % of a column where a few wild values would otherwise
-    decide (a standard deviation more than ten times theirs). Images have one of each for all pixels.
+    These are mean and standard deviation. If outliers make the standard deviation more than ten times that of
+    the middle 99 % of a column, those of the middle are used. Images have one of each for all pixels.
     """
     axes = 0 if dense.ndim == 2 else (0, 1, 2, 3)
     mean = dense.mean(axis=axes, dtype=np.float64)
@@ -89,16 +89,16 @@ def centre_and_scale(dense: AnyArray) -> tuple[AnyArray, AnyArray]:
         middle = np.sort(dense[:: 1 + len(dense) // _SAMPLED], axis=0)
         cut = len(middle) // 200
         middle = middle[cut : len(middle) - cut].astype(np.float64)
-        calm_mean, calm_std = middle.mean(axis=0), middle.std(axis=0)
-        wild = (std > 10 * calm_std) & (calm_std > 0)
-        mean, std = np.where(wild, calm_mean, mean), np.where(wild, calm_std, std)
-    # What the rounding of a constant leaves is no spread.
+        middle_mean, middle_std = middle.mean(axis=0), middle.std(axis=0)
+        outliers = (std > 10 * middle_std) & (middle_std > 0)
+        mean, std = np.where(outliers, middle_mean, mean), np.where(outliers, middle_std, std)
+    # A smaller standard deviation is the rounding error of a constant column.
     least = 16 * np.finfo(dense.dtype if dense.dtype.kind == "f" else np.float64).eps * np.abs(mean)
     return mean, np.where(std > least, std, 1.0)
 
 
 def _spread(dense: AnyArray, mean: AnyArray, axes: int | tuple[int, ...]) -> AnyArray:
-    """Return the standard deviation along the axes, a few rows at a time: it needs double precision."""
+    """Return the standard deviation along the axes, in chunks, because it needs double precision."""
     pieces = np.array_split(dense, 1 + len(dense) // _PIECE)
     total = sum(np.square(piece - mean).sum(axis=axes) for piece in pieces)
     return np.asarray(np.sqrt(total / (dense.size / np.size(mean))))
@@ -106,9 +106,9 @@ def _spread(dense: AnyArray, mean: AnyArray, axes: int | tuple[int, ...]) -> Any
 
 @saveable
 class Offsets:
-    """Columns as float32 that keep their digits: a column far from zero is centred and scaled before.
+    """Convert columns to float32 without losing precision: columns far from zero are centred and scaled.
 
-    For models that read single precision themselves, such as trees. Other columns stay as they are.
+    For models that convert to float32 themselves, such as trees. Other columns keep their values.
     """
 
     def __init__(self, X: AnyArray):

@@ -98,7 +98,7 @@ def resolve_device(device: str) -> torch.device:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Give torch's random state back as it was after the block; one thread at a time."""
+    """Restore torch's random state after the block; only one thread at a time may be inside."""
     with _ONE_TRAINING, torch.random.fork_rng():
         yield
 
