@@ -317,6 +317,12 @@ def only_column_is_constant(folder: Path) -> None:
 @case("target.csv", "no column is left", "only in the source", "only in the target")
 def no_column_in_common(folder: Path) -> None:
     frame = rows(30, labelled=False)
+    frame.rename(columns=lambda name: f"other {name}").to_csv(folder / "target.csv", index=False)
+
+
+@case("target.csv", "'AGE'", "source.csv", "'age'", "write both alike", "--ignore")
+def columns_in_another_case(folder: Path) -> None:
+    frame = rows(30, labelled=False)
     frame.rename(columns=str.upper).to_csv(folder / "target.csv", index=False)
 
 

@@ -83,7 +83,7 @@ class TestAnswer:
         assert np.mean(answer.predictions["predicted"] == TRUTH) > 0.9
 
     def test_predictions_carry_the_id_and_sum_to_one(self, answer):
-        assert list(answer.predictions.columns) == ["patient", "predicted", "novel", "p_cold", "p_flu"]
+        assert list(answer.predictions.columns) == ["row", "patient", "predicted", "novel", "p_cold", "p_flu"]
         assert answer.predictions["patient"].tolist() == [f"p{i}" for i in range(400)]
         total = answer.predictions[["novel", "p_cold", "p_flu"]].sum(axis=1)
         np.testing.assert_allclose(total, 1, atol=1e-5)
@@ -380,7 +380,7 @@ def test_pictures_from_scratch(tmp_path):
     found = adapt(
         tmp_path / "source", tmp_path / "target", images="scratch", n_folds=2, rounds=1, max_steps=4
     )
-    assert found.predictions.shape == (20, 5)
+    assert found.predictions.shape == (20, 6)
 
 
 def test_texts_in_folders(tmp_path):

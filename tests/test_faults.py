@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import json
 import os
 import resource
 import shutil
@@ -101,14 +102,14 @@ def visible(folder: Path) -> list[str]:
 
 def write_quickly(out: Path, content: str) -> None:
     """The steps of ``osls adapt`` on the disk, without the time that a report takes."""
-    with staged_folder(out) as folder:
-        (folder / "mix.json").write_text(content)
+    with staged_folder(out, overwrite=True) as folder:
+        (folder / "mix.json").write_text(json.dumps({"format": "urn:osls:mix:1", "content": content}))
         save(content, folder / "model")
 
 
 def content_of(out: Path) -> str:
     assert names(out) == ["mix.json", "model"]
-    assert load(out / "model") == (out / "mix.json").read_text()
+    assert load(out / "model") == json.loads((out / "mix.json").read_text())["content"]
     return load(out / "model")
 
 
@@ -141,7 +142,7 @@ def test_a_run_killed_while_it_replaces_another_leaves_one_of_them(tmp_path):
             shutil.rmtree(path)
         write_quickly(out, "old")
         killed = die_at(step, lambda: write_quickly(out, "new"))
-        aside = list(tmp_path.glob(".run.old.*/run"))
+        aside = list(tmp_path.glob(".run.old.*"))
         kept.add(content_of(out) if out.exists() else content_of(aside[0]) + " aside")
     assert kept == {"old", "new", "old aside"}
 
@@ -231,7 +232,7 @@ class TestFullDisk:
     def test_a_run_that_is_to_be_replaced(self, answer, small_disk):
         """Left on disk: the old run, whole."""
         (small_disk / "run").mkdir()
-        (small_disk / "run" / "mix.json").write_text("{}")
+        (small_disk / "run" / "mix.json").write_text('{"format": "urn:osls:mix:1"}')
         with pytest.raises(OSError, match="No space left"):
             answer.write(small_disk / "run", overwrite=True)
         assert listing(small_disk) == ["run", "run/mix.json"]
@@ -278,7 +279,7 @@ class TestFullDisk:
         """Left on disk: what was fetched, marked as a part; with more room it goes on from there."""
         content = os.urandom(200_000)
         remote = remote_file(server(content), content)
-        with pytest.raises(ConnectionError, match=r"No space left.*Run again to go on"):
+        with pytest.raises(ConnectionError, match=r"No space left.*Run again to resume"):
             download(remote, small_disk / "data.bin")
         assert names(small_disk) == ["data.bin.part"]
         subprocess.run(["mount", "-o", "remount,size=1m", small_disk], check=True)

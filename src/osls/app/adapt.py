@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from osls._core.writing import only_writer
 from osls.app.files.opening import as_rows
 from osls.app.files.staging import check_destination
 from osls.app.options import AdaptOptions, ImageMode, Method, TextMode, as_names
@@ -158,7 +159,7 @@ def run_adapt(
     started = time.perf_counter()
     check_destination(out, overwrite=overwrite)
     screen = Console(stderr=True)
-    with _progress(screen) as say, warnings.catch_warnings():
+    with only_writer(out), _progress(screen) as say, warnings.catch_warnings():
         # The verdict is printed with the answer.
         warnings.simplefilter("ignore", TrustWarning)
         fit = fit_rows(source, target, replace(options, verbose=screen.is_terminal), say)

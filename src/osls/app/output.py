@@ -67,7 +67,7 @@ def write_folder(
     ``say`` is told what is being done.
     """
     check_destination(out, overwrite=overwrite)
-    with staged_folder(out) as folder:
+    with staged_folder(out, overwrite=overwrite) as folder:
         say("Predicting")
         counts = write_predictions(predictions, folder / "predictions.parquet", folder / "predictions.csv")
         answer = replace(answer, settings={**answer.settings, "predicted_counts": dict(counts)})

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from osls._core.writing import only_writer
 from osls.app.files.errors import InputError
 from osls.app.files.opening import READERS
 from osls.app.options import MonitorOptions
@@ -36,6 +37,11 @@ def run_monitor(options: MonitorOptions) -> bool:
         raise InputError("no batches; give files, or a folder with --watch.")
     if options.watch is not None and not options.watch.is_dir():
         raise InputError(f"{options.watch}: no such folder; give --watch a folder.")
+    with only_writer(options.state):
+        return _run(options)
+
+
+def _run(options: MonitorOptions) -> bool:
     session = _Session(options)
     try:
         for path in options.batches:

@@ -46,7 +46,7 @@ def connected(client: Any, n_workers: int | None = None) -> Iterator[Any]:
             yield connection
     elif client is None:
         # One thread per worker: the models' libraries use the core better than Python threads do.
-        local = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0"}
+        local = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
         with (
             _open(distributed.LocalCluster, processes=True, **local) as cluster,
             _open(distributed.Client, cluster) as connection,

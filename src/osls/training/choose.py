@@ -68,9 +68,9 @@ def choose_learner(
         return SklearnLearner(X, forest, advance=advance)
 
     def linear(advance: Advance = advance) -> Learner:
-        model = LogisticRegression(C=10.0, max_iter=200)
-        # The penalty depends on the scale of the columns. Sparse ones (words) are on one scale already.
+        # The penalty depends on the scale of the columns; sparse ones (words) are on one scale already.
         dense = not sparse.issparse(X)
+        model = LogisticRegression(C=10.0, max_iter=200)
         return SklearnLearner(X, model, standardise=dense, early_stop=True, advance=advance)
 
     def automatic() -> Learner:

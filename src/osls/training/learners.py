@@ -176,7 +176,7 @@ class SklearnLearner(Learner):
     ):
         # A pipeline gets the rows unchanged, because its own steps may need them.
         as_given = X.ndim != 2 or isinstance(estimator, Pipeline)
-        self.encoder = None if as_given else Encoder(X) if standardise else Offsets(X)
+        self.encoder = None if as_given else Encoder(X, common=True) if standardise else Offsets(X)
         self.X = X if self.encoder is None else self.encoder(X)
         self.estimator = estimator
         # Whether max_iter is meant to stop the estimator early, so that its warning is suppressed.

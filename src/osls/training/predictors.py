@@ -35,9 +35,17 @@ class Encoder:
     """Standardise the columns of tables (dense or CSR) and scale the pixels of images.
 
     Fitted on source and target rows together, without labels.
+
+    Parameters
+    ----------
+    X : array or CSR matrix
+        The rows.
+    common : bool, default=False
+        Divide columns that are in one unit (pixels, components of an encoder) by one number instead of each
+        by its own. A linear model of more columns than rows would otherwise learn from those that hardly vary.
     """
 
-    def __init__(self, X: AnyArray):
+    def __init__(self, X: AnyArray, *, common: bool = False):
         self._svd: TruncatedSVD | None = None
         if sparse.issparse(X) and X.shape[1] > _MAX_DENSE_COLUMNS:
             components = min(_COMPONENTS, min(X.shape) - 1)
@@ -46,6 +54,11 @@ class Encoder:
         # Shape of one encoded row.
         self.row_shape: tuple[int, ...] = dense.shape[1:]
         self._mean, self._scale = centre_and_scale(dense)
+        if dense.ndim == 2:
+            least = _least_scale(self._scale)
+            if least and common:
+                self._scale = np.full_like(self._scale, 20 * least)
+            self._scale = np.maximum(self._scale, least)
 
     def __call__(self, X: AnyArray) -> AnyArray:
         dense = self._dense(X)
@@ -95,6 +108,17 @@ def centre_and_scale(dense: AnyArray) -> tuple[AnyArray, AnyArray]:
     # A smaller standard deviation is the rounding error of a constant column.
     least = 16 * np.finfo(dense.dtype if dense.dtype.kind == "f" else np.float64).eps * np.abs(mean)
     return mean, np.where(std > least, std, 1.0)
+
+
+def _least_scale(scale: AnyArray) -> float:
+    """Return what no column is divided by less than, if the columns are in one unit; else 0.
+
+    Of pixels, components or gene expressions, a column that hardly varies beside the others must not be
+    amplified to unit noise. Columns are taken to be in one unit if there are many and most vary alike.
+    """
+    middle = float(np.median(scale))
+    alike = len(scale) >= 32 and float(np.quantile(scale, 0.9)) < 10 * middle
+    return 0.05 * middle if alike else 0.0
 
 
 def _spread(dense: AnyArray, mean: AnyArray, axes: int | tuple[int, ...]) -> AnyArray:

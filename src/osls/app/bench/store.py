@@ -89,7 +89,8 @@ class Store:
         """The row of a run in ``runs/``; None if there is none."""
         try:
             row: Row = json.loads((self._runs / f"{key}.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, json.JSONDecodeError):
+            # An empty file is what a power cut can leave of a run; it is run again.
             return None
         return row
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from osls._core.writing import draft_of, remove_if_abandoned
+from osls._core.writing import draft_of, only_writer, remove_if_abandoned, sync
 from osls.app.files.errors import InputError
 
-# A folder with this file in it was written by osls adapt, so --overwrite may replace it.
+# What osls adapt writes. The first marks the folder as its own, so that --overwrite may replace it.
 _MARK = "mix.json"
-# How mkdtemp ends the name of a folder.
-_DRAFT = re.compile(r"\.(old\.)?[a-z0-9_]{8}")
+_WRITTEN = frozenset({_MARK, "model", "predictions.csv", "predictions.parquet", "report.html"})
+# How the name of a draft ends.
+_DRAFT = re.compile(r"\.(old\.)?[0-9a-f]{8}")
 
 
 def check_destination(out: Path, *, overwrite: bool) -> None:
@@ -26,12 +28,32 @@ def check_destination(out: Path, *, overwrite: bool) -> None:
     if out.is_dir() and any(out.iterdir()):
         if not overwrite:
             raise InputError(f"{out}: exists already; choose another folder or add --overwrite.")
-        if not (out / _MARK).is_file():
-            raise InputError(
-                f"{out}: holds files that osls did not write, so --overwrite does not replace it; "
-                "choose another folder."
-            )
+        _check_ours(out)
     check_writable(out)
+
+
+def _check_ours(out: Path) -> None:
+    """Raise if a folder is no run of osls, or holds anything besides."""
+    others = sorted(path.name for path in out.iterdir() if path.name not in _WRITTEN)
+    if not _is_run(out):
+        raise InputError(
+            f"{out}: holds files that osls did not write, so --overwrite does not replace it; "
+            "choose another folder."
+        )
+    if others:
+        raise InputError(
+            f"{out}: holds {others[0]!r}, which osls did not write, so --overwrite does not replace the "
+            "folder; move it away, or choose another folder."
+        )
+
+
+def _is_run(out: Path) -> bool:
+    """Whether the mark is one that osls wrote, and not just a file of that name."""
+    try:
+        mark = json.loads((out / _MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(mark, dict) and str(mark.get("format", "")).startswith("urn:osls:mix:")
 
 
 def check_writable(path: Path) -> None:
@@ -42,15 +64,21 @@ def check_writable(path: Path) -> None:
 
 
 @contextmanager
-def staged_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder beside ``out``. It replaces ``out`` if the block ends well, and is deleted if not."""
-    out = out.absolute()
+def staged_folder(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a folder beside ``out``. It takes its place if the block ends well, and is deleted if not.
+
+    What stands at ``out`` is looked at again just before: only a run of osls is replaced, and only with
+    ``overwrite``. Otherwise the new run is kept under another name, and the error says which.
+    """
+    out = Path(os.path.realpath(out))
     with _folder_for(out):
-        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+        draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+        draft.mkdir()
         try:
             yield draft
-            draft.chmod(0o755)
-            _take_place(draft, out)
+            for path in [*draft.rglob("*"), draft]:
+                sync(path)
+            _take_place(draft, out, overwrite=overwrite)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
@@ -77,19 +105,26 @@ def _sweep(out: Path) -> None:
             remove_if_abandoned(path)
 
 
-def _take_place(draft: Path, out: Path) -> None:
-    if not out.exists():
-        draft.rename(out)
+def _take_place(draft: Path, out: Path, *, overwrite: bool) -> None:
+    if not out.exists() or not any(out.iterdir()):
+        draft.rename(out)  # which replaces an empty folder
+        sync(out.parent)
         return
-    old = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.old."))
-    out.rename(old / out.name)
+    try:
+        check_destination(out, overwrite=overwrite)
+    except InputError as error:
+        kept = next(path for i in range(2, 1000) if not (path := out.with_name(f"{out.name}-{i}")).exists())
+        draft.rename(kept)
+        raise InputError(f"{error} It appeared during the run, which is kept in {kept}.") from None
+    old = out.with_name(f".{out.name}.old.{secrets.token_hex(4)}")
+    out.rename(old)
     try:
         draft.rename(out)
     except BaseException:
-        (old / out.name).rename(out)
+        old.rename(out)
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    sync(out.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
@@ -101,5 +136,7 @@ def staged_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
         raise InputError(f"{out}: exists already; choose another file or add --overwrite.")
     check_writable(out)
     out = out.absolute()
-    with _folder_for(out), draft_of(out, suffix=out.suffix) as draft:
+    with _folder_for(out), only_writer(out), draft_of(out, suffix=out.suffix) as draft:
         yield draft
+        if out.exists() and not overwrite:
+            raise InputError(f"{out}: appeared meanwhile; choose another file or add --overwrite.")
