@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from answers import TOPICS, text_corpus
 from osls.app.files import InputError
-from osls.app.files.errors import Place
+from osls.app.files.reader import Place
 from osls.app.fit import fit_quietly, make_adapter
 from osls.app.options import AdaptOptions
 from osls.app.tables.columns import choose_text_mode

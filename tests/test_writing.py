@@ -16,7 +16,7 @@ import pytest
 from conftest import wait_until
 from osls._core.writing import draft_of, only_writer
 from osls.app.bench.store import Store
-from osls.app.files.errors import InputError
+from osls.app.files.reader import InputError
 from osls.app.files.staging import check_destination, staged_file, staged_folder
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="modes are those of POSIX")

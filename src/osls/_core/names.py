@@ -40,7 +40,9 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 
 
 def _most_like(name: object, known: Iterable[str]) -> list[str]:
-    return difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+    if not isinstance(name, str):
+        return []
+    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
 
 
 def exported_classes(package: ModuleType, base: type) -> dict[str, type[Any]]:

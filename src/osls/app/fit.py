@@ -18,8 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from osls import __version__
 from osls._core.arrays import AnyArray, Ints
-from osls.app.files.errors import Place
-from osls.app.files.reader import TEXT_COLUMN
+from osls.app.files.reader import TEXT_COLUMN, Place
 from osls.app.options import AdaptOptions
 from osls.app.output import AdaptAnswer
 from osls.app.predict import Adapted, tabulate

@@ -17,9 +17,8 @@ from rich.console import Console
 
 from osls._core.arrays import Floats
 from osls._core.saving import saveable
-from osls.app.files.errors import ROWS, InputError, Place
 from osls.app.files.opening import FolderRows, open_rows
-from osls.app.files.reader import TEXT_DTYPE, Kind, RowFile
+from osls.app.files.reader import ROWS, TEXT_DTYPE, InputError, Kind, Place, RowFile
 from osls.app.files.staging import staged_file
 from osls.app.tables.pictures import PictureEncoder
 from osls.app.tables.table_encoder import TableEncoder

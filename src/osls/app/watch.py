@@ -18,8 +18,8 @@ import numpy as np
 from rich.console import Console
 
 from osls._core.writing import only_writer
-from osls.app.files.errors import InputError
 from osls.app.files.opening import READERS
+from osls.app.files.reader import InputError
 from osls.app.options import MonitorOptions
 from osls.app.predict import Adapted, load_adapted, open_for
 from osls.app.report.page import write_atomically

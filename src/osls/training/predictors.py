@@ -42,7 +42,7 @@ class Encoder:
         The rows.
     common : bool, default=False
         Divide columns that are in one unit (pixels, components of an encoder) by one number instead of each
-        by its own. A linear model of more columns than rows would otherwise learn from those that hardly vary.
+        by its own. A linear model of many columns would otherwise learn from those that hardly vary.
     """
 
     def __init__(self, X: AnyArray, *, common: bool = False):

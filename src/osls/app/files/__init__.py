@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osls.app.files.errors import InputError
 from osls.app.files.opening import open_rows, read_table
+from osls.app.files.reader import InputError
 
 __all__ = ["InputError", "open_rows", "read_table"]

@@ -10,15 +10,16 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from osls.app.files.errors import InputError, shorten
 from osls.app.files.reader import (
     BATCH_ROWS,
     CLASS_COLUMN,
     FILE_COLUMN,
     TEXT_COLUMN,
     TEXT_DTYPE,
+    InputError,
     MemoryRows,
     RowFile,
+    shorten,
 )
 from osls.app.files.text_files import DelimitedRows, JsonRows, scan_text
 from osls.app.files.typed_files import ArrowRows, ParquetRows, read_h5ad, read_npz

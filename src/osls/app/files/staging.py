@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from osls._core.writing import draft_of, only_writer, remove_if_abandoned, sync
-from osls.app.files.errors import InputError
+from osls.app.files.reader import InputError
 
 # What osls adapt writes. The first marks the folder as its own, so that --overwrite may replace it.
 _MARK = "mix.json"

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from osls.app.files.errors import InputError, shorten
-from osls.app.files.reader import BATCH_ROWS, TEXT_DTYPE, RowFile, split_frame
+from osls.app.files.reader import BATCH_ROWS, TEXT_DTYPE, InputError, RowFile, shorten, split_frame
 
 # -- Is it text? --------------------------------------------------------------------------------------
 

@@ -19,8 +19,7 @@ from scipy import sparse
 
 from osls._core.arrays import AnyArray
 from osls._core.extras import require
-from osls.app.files.errors import InputError, shorten
-from osls.app.files.reader import BATCH_ROWS, MemoryRows, RowFile, check_not_empty
+from osls.app.files.reader import BATCH_ROWS, InputError, MemoryRows, RowFile, check_not_empty, shorten
 
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 # What zipfile and NumPy raise for an archive that is cut short or damaged.

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.preprocessing import normalize
 
 from osls._core.arrays import AnyArray, Bools, Floats
-from osls.app.files.errors import InputError, Place, shorten
+from osls.app.files.reader import InputError, Place, shorten
 from osls.app.options import TextMode
 from osls.app.tables.parsing import as_dates, as_numbers, as_strings, is_plain_number, wrong_value
 from osls.datasets import encoders

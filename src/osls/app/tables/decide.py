@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import sparse
 
 from osls._core.arrays import Floats
-from osls.app.files.errors import InputError, Place, shorten
+from osls.app.files.reader import InputError, Place, shorten
 from osls.app.tables.parsing import Parsed, as_dates, as_numbers, as_strings, refuse_nested, wrong_value
 
 KINDS = ("number", "date", "category", "text")

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from pandas.api import types
 
 from osls._core.arrays import AnyArray, Bools, Floats
-from osls.app.files.errors import InputError, Place, shorten
-from osls.app.files.reader import TEXT_DTYPE
+from osls.app.files.reader import TEXT_DTYPE, InputError, Place, shorten
 from osls.app.files.text_files import trim
 
 # In a column of numbers these mean "no value"; in a column of strings they are values.

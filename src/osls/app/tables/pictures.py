@@ -15,8 +15,7 @@ import pandas as pd
 from osls._core.arrays import AnyArray
 from osls._core.extras import require
 from osls._core.saving import saveable
-from osls.app.files.errors import ROWS, InputError, Place, shorten
-from osls.app.files.reader import FILE_COLUMN, Kind
+from osls.app.files.reader import FILE_COLUMN, ROWS, InputError, Kind, Place, shorten
 from osls.app.options import ImageMode
 from osls.datasets import encoders
 

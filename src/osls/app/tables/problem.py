@@ -9,9 +9,17 @@ import numpy as np
 import pandas as pd
 
 from osls._core.arrays import AnyArray, Ints
-from osls.app.files.errors import InputError, Place, did_you_mean, shorten
 from osls.app.files.opening import FolderRows
-from osls.app.files.reader import CLASS_COLUMN, FILE_COLUMN, Kind, RowFile
+from osls.app.files.reader import (
+    CLASS_COLUMN,
+    FILE_COLUMN,
+    InputError,
+    Kind,
+    Place,
+    RowFile,
+    did_you_mean,
+    shorten,
+)
 from osls.app.options import AdaptOptions
 from osls.app.tables.parsing import as_strings, refuse_nested
 

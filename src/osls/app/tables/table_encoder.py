@@ -11,8 +11,7 @@ from scipy import sparse
 
 from osls._core.arrays import AnyArray
 from osls._core.saving import saveable
-from osls.app.files.errors import ROWS, InputError, Place, did_you_mean, shorten
-from osls.app.files.reader import Kind
+from osls.app.files.reader import ROWS, InputError, Kind, Place, did_you_mean, shorten
 from osls.app.options import TextMode
 from osls.app.tables.columns import Categories, Dates, MiniLM, Numbers, TfIdf, choose_text_mode, number_matrix
 from osls.app.tables.decide import KINDS, NAMES_THE_ROW, LeftOut, decide, overlap_warnings, screen_numbers
