@@ -155,7 +155,7 @@ class TestParameters:
 
     def test_a_subclass_may_be_stricter_and_keeps_the_rest(self):
         check_parameters(_Stricter(steps=5))
-        for given, word in (
+        for values, word in (
             ({"steps": None}, "at least 5"),
             ({"steps": 5, "level": 1}, "(0, 1)"),
             ({"kind": "x"}, "kind"),
