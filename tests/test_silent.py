@@ -12,9 +12,11 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from joblib import parallel_config
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -453,3 +455,59 @@ class TestTables:
         source, target = tumours
         answer = osls.adapt(source, target.drop(columns="kind"), label="kind", fast=True)
         assert any("first look" in note for note in answer.warnings)
+
+
+class TestProcesses:
+    """Searches over parameters, in threads and in processes of their own."""
+
+    @pytest.mark.parametrize("backend", ["threading", "loky"])
+    def test_a_grid_search_gives_the_same_scores_in_any_backend(self, wine, backend):
+        """Without a target a fit is a classifier of the known classes, which is what a search compares."""
+
+        def search(n_jobs):
+            model = PULSE(random_state=0, source_classifier="linear", n_folds=2)
+            grid = {"source_classifier": ["linear", "trees"]}
+            return GridSearchCV(model, grid, cv=2, n_jobs=n_jobs).fit(wine.X_source, wine.y_source)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            alone = search(1).cv_results_["mean_test_score"]
+            with parallel_config(backend):
+                together = search(2).cv_results_["mean_test_score"]
+        np.testing.assert_array_equal(together, alone)
+        assert alone.max() > 0.8
+
+
+class TestOffsetsFarFromTheFit:
+    """What is scored later goes through the same centring."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def answer():
+        data = load_wine(as_frame=True).frame
+        data["when"] = 1_700_000_000 + 60.0 * np.arange(len(data)) % 7919
+        data["proline"] = data["proline"] + 1e9
+        source = data[data.target < 2].iloc[::2]
+        target = data.drop(source.index)
+        answer = osls.adapt(source, target.drop(columns="target"), label="target", fast=True)
+        return answer, target
+
+    def test_the_share_is_found(self, answer):
+        found, target = answer
+        assert found.target_share[-1] == pytest.approx((target.target == 2).mean(), abs=0.12)
+
+    def test_predictions_of_a_saved_model_are_those_of_the_fit(self, answer, tmp_path):
+        found, target = answer
+        found.write(tmp_path / "run")
+        adapted = osls.load(tmp_path / "run/model")
+        again = adapted.predict(target.drop(columns="target"))
+        assert (again["predicted"].to_numpy() == found.predictions["predicted"].to_numpy()).mean() > 0.8
+        truth = np.where(target.target == 2, "novel", target.target.astype(str))
+        assert (again["predicted"].to_numpy() == truth).mean() > 0.75
+
+    def test_a_monitor_counts_the_same_shares(self, answer):
+        found, target = answer
+        proba = found.adapted.predict_proba(target.drop(columns="target"))
+        monitor = osls.monitor.Monitor(found.target_share, found.classes, n_bootstrap=10)
+        report = monitor.update("again", proba)
+        assert report.share[-1] == pytest.approx(found.target_share[-1], abs=0.2)

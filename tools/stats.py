@@ -113,6 +113,12 @@ def lazy_imports() -> list[str]:
     ]
 
 
+def is_text(node: ast.stmt) -> bool:
+    """Whether a statement is a string and nothing else, as a docstring is."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
 def code_lines(text: str) -> int:
     """Count lines with code; docstrings are no code."""
     documentation: set[int] = set()
@@ -120,7 +126,7 @@ def code_lines(text: str) -> int:
         body = getattr(node, "body", None)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
             first = body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            if is_text(first):
                 documentation.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
     lines: set[int] = set()
     skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
@@ -138,7 +144,7 @@ def function_lengths() -> list[int]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 first = node.body[0]
-                if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                if is_text(first):
                     length -= (first.end_lineno or first.lineno) - first.lineno + 1
                 lengths.append(length)
     return sorted(lengths)
@@ -159,7 +165,7 @@ def total_lines(folder: Path) -> int:
 
 
 def quantile(values: list[int], share: float) -> int:
-    return values[min(len(values) - 1, int(share * len(values)))]
+    return values[min(len(values) - 1, int(share * len(values)))] if values else 0
 
 
 def measure() -> list[tuple[str, float, str, bool]]:
@@ -184,7 +190,7 @@ def measure() -> list[tuple[str, float, str, bool]]:
     add("code lines", code, 16_000)
     add("function p90", quantile(lengths, 0.9), 20)
     add("tests : src, lines", ratio, 0.6, least=True)
-    figures.append(("function p50 / max", quantile(lengths, 0.5), f"max {lengths[-1]}", True))
+    figures.append(("function p50 / max", quantile(lengths, 0.5), f"max {max(lengths, default=0)}", True))
     return figures
 
 
