@@ -317,11 +317,11 @@ class TestStaging:
     def test_an_earlier_run_is_replaced_or_kept_whole(self, tmp_path):
         out = tmp_path / "run"
         with staged_folder(out) as draft:
-            (draft / "mix.json").write_text("1")
+            (draft / "mix.json").write_text('{"format": "urn:osls:mix:1"}')
         with pytest.raises(RuntimeError):
             stage_and_fail(out, RuntimeError())
-        assert (out / "mix.json").read_text() == "1"
-        with staged_folder(out) as draft:
+        assert (out / "mix.json").read_text() == '{"format": "urn:osls:mix:1"}'
+        with staged_folder(out, overwrite=True) as draft:
             (draft / "mix.json").write_text("3")
         assert (out / "mix.json").read_text() == "3"
         assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -330,7 +330,7 @@ class TestStaging:
         out = tmp_path / "run"
         out.mkdir()
         check_destination(out, overwrite=False)
-        (out / "mix.json").write_text("{}")
+        (out / "mix.json").write_text('{"format": "urn:osls:mix:1"}')
         check_destination(out, overwrite=True)
         with pytest.raises(InputError, match="exists already"):
             check_destination(out, overwrite=False)

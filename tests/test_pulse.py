@@ -349,7 +349,8 @@ def test_target_without_any_known_row():
     X, y = blobs(sizes=(200, 200, 200))
     known = y < 2
     model = PULSE(source_classifier="trees", discriminator="trees", random_state=0)
-    model.fit(X[known], y[known], X_target=X[~known] + 5)
+    with pytest.warns(UserWarning, match="as if the two were in different units"):
+        model.fit(X[known], y[known], X_target=X[~known] + 5)
     assert model.novel_prevalence_ > 0.9
     assert np.isfinite(model.marginal_interval_).all()
     assert model.diagnostics_.verdict.status != "identified"

@@ -66,7 +66,7 @@ def test_the_answer_in_a_sentence(table):
     )
     assert plain(headline(answer)) == (
         "23 % (19 to 27 %) of the new data is something your labels do not cover; "
-        "'pneumonia' went from 12 % to 31 %."
+        "'flu' went from 88 % to 46 %."
     )
     assert headline(answer).tone == "new"
 

@@ -126,7 +126,9 @@ class TestWhatModelsSee:
     def test_linear_models_see_standard_columns_unless_they_are_words(self):
         learner = choose("linear", TABLE * [1, 10, 100, 1000])
         np.testing.assert_allclose(learner.X.std(axis=0), 1, atol=1e-3)
-        assert sparse.issparse(choose("linear", WORDS).X)
+        many = sparse.random(20, 2000, density=0.01, random_state=0, format="csr")
+        assert sparse.issparse(choose("linear", many).X)
+        np.testing.assert_allclose(choose("linear", WORDS).X, choose("linear", WORDS.toarray()).X)
 
     def test_a_pipeline_sees_the_rows_as_they_are(self):
         seen = []

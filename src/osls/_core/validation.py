@@ -116,8 +116,8 @@ def _warn_of_other_scale(X: Any, X_target: Any) -> None:
     if outside.sum() >= max(2, _OTHER_UNITS * varies.sum()):
         warnings.warn(
             f"most rows of X_target lie outside the range of X in {int(outside.sum())} of "
-            f"{int(varies.sum())} columns: the two are in different units. If X went through a scaler, "
-            "so must X_target: Pipeline(..., transform_input=['X_target']) does that, or pass "
+            f"{int(varies.sum())} columns, as if the two were in different units. If X went through a "
+            "scaler, so must X_target: Pipeline(..., transform_input=['X_target']) does that, or pass "
             "scaler.transform(X_target).",
             UserWarning,
             stacklevel=4,

@@ -24,7 +24,7 @@ from osls.training.learners import (
     SklearnLearner,
     convnet,
 )
-from osls.training.predictors import FittedClassifier
+from osls.training.predictors import MAX_DENSE_COLUMNS, FittedClassifier
 from osls.training.trainer import Schedule, resolve_device, schedule_for
 
 # A name, a scikit-learn classifier (which has no type), or a function that makes a network.
@@ -68,8 +68,8 @@ def choose_learner(
         return SklearnLearner(X, forest, advance=advance)
 
     def linear(advance: Advance = advance) -> Learner:
-        # The penalty depends on the scale of the columns; sparse ones (words) are on one scale already.
-        dense = not sparse.issparse(X)
+        # The penalty depends on the scale of the columns; those of texts are on one scale already.
+        dense = not sparse.issparse(X) or X.shape[1] <= MAX_DENSE_COLUMNS
         model = LogisticRegression(C=10.0, max_iter=200)
         return SklearnLearner(X, model, standardise=dense, early_stop=True, advance=advance)
 

@@ -19,7 +19,7 @@ from osls.shift.calibration import scale
 from osls.training.trainer import as_tensor, score_rows, scoring_chunk
 
 # Sparse input wider than this is compressed by a truncated SVD before a network sees it.
-_MAX_DENSE_COLUMNS = 1024
+MAX_DENSE_COLUMNS = 1024
 _COMPONENTS = 256
 _CLIP = 8.0
 _PIECE = 4096
@@ -47,7 +47,7 @@ class Encoder:
 
     def __init__(self, X: AnyArray, *, common: bool = False):
         self._svd: TruncatedSVD | None = None
-        if sparse.issparse(X) and X.shape[1] > _MAX_DENSE_COLUMNS:
+        if sparse.issparse(X) and X.shape[1] > MAX_DENSE_COLUMNS:
             components = min(_COMPONENTS, min(X.shape) - 1)
             self._svd = TruncatedSVD(components, random_state=0).fit(X)
         dense = self._dense(X)
