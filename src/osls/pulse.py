@@ -468,17 +468,14 @@ class PULSE(OpenSetAdapter):
         return BBE() if self.mixture is None else clone(self.mixture)
 
     def _learners(self, task: Task, advance: Advance) -> tuple[Learner, Learner]:
-        """Return the learners of the source classifier and the discriminator; equal ones are one object."""
+        """Return the learners of the source classifier and of the discriminator."""
         # Learners copy what they need of ``pool``, so its memory is freed when this method returns.
         pool = stack_rows(task.X, task.X_target)
         learner = self._learner(self.discriminator, pool, advance)
-        given = as_fitted(self.source_classifier, pool, task.classes)
-        if given is None and self._one_kind():
-            return learner, learner
-        return given or self._learner(self.source_classifier, pool, advance), learner
+        return self._beside(learner, pool, task, advance), learner
 
     def _networks(self, task: Task, advance: Advance) -> tuple[Learner, NetworkLearner]:
-        """Return the two learners for a recipe whose discriminator is trained epoch by epoch."""
+        """Return the same for a recipe whose discriminator is trained epoch by epoch."""
         pool = stack_rows(task.X, task.X_target)
         learner = self._network(
             pool,
@@ -486,14 +483,14 @@ class PULSE(OpenSetAdapter):
             f"recipe={self.recipe!r} trains its discriminator epoch by epoch and needs a network; "
             f"discriminator={self.discriminator!r} is not one. Use recipe='cross-fit' for it.",
         )
-        given = as_fitted(self.source_classifier, pool, task.classes)
-        if given is None and self._one_kind():
-            return learner, learner
-        return given or self._source_learner(pool, advance), learner
+        return self._beside(learner, pool, task, advance), learner
 
-    def _one_kind(self) -> bool:
+    def _beside(self, learner: Learner, pool: AnyArray, task: Task, advance: Advance) -> Learner:
+        """Return the source classifier's learner: the discriminator's, if both ask for the same model."""
         one, other = self.source_classifier, self.discriminator
-        return one is other or (isinstance(one, str) and one == other)
+        fitted = as_fitted(one, pool, task.classes)
+        same = one is other or (isinstance(one, str) and one == other)
+        return fitted or (learner if same else self._source_learner(pool, advance))
 
     def _source_learner(self, X: AnyArray, advance: Advance) -> Learner:
         """Return the source classifier's learner; with one split a network trains as long as the other."""

@@ -17,7 +17,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from osls._core.arrays import Bools, Floats, effective_size
 from osls._core.saving import saveable
-from osls.inference.separation import inseparable_groups, pairwise_area
+from osls.inference.separation import groups_of, pairwise_area
 from osls.mixture import BBE, DEDPUL
 from osls.shift.scores import HeldOutScores
 
@@ -258,8 +258,8 @@ def _present(mix: Floats, interval: Floats | None, names: list[str], m: int) -> 
 
 def _told_apart(scores: HeldOutScores, names: list[str]) -> Check:
     """Check whether the features separate the known classes; otherwise only sums of shares are known."""
-    area, _ = pairwise_area(scores)
-    groups = inseparable_groups(scores)
+    area, error = pairwise_area(scores)
+    groups = groups_of(area, error)
     worst = float(area.min())
     if not groups:
         return Check("classes told apart", worst, 0.5, True, "The features tell the labelled classes apart.")

@@ -132,7 +132,7 @@ class MixFromScores:
         interval = normal_interval(mix, replicates, factor, level)
         if mix[-1] == 0:
             # The test found nothing novel, but a small share is possible: keep the estimate's upper end.
-            estimate = normal_interval(self.mix(scores), replicates, factor, level)
+            estimate = normal_interval(self._mix(scores, groups), replicates, factor, level)
             interval[-1, 1] = max(interval[-1, 1], estimate[-1, 1])
         for members in groups:
             sums = normal_interval(

@@ -58,7 +58,11 @@ def pairwise_area(scores: HeldOutScores) -> tuple[Floats, Floats]:
 
 def inseparable_groups(scores: HeldOutScores) -> list[Ints]:
     """Return groups of two or more classes that the features cannot separate."""
-    area, error = pairwise_area(scores)
+    return groups_of(*pairwise_area(scores))
+
+
+def groups_of(area: Floats, error: Floats) -> list[Ints]:
+    """Return the same from what :func:`pairwise_area` found."""
     alike = area - 0.5 <= np.maximum(_NOTICEABLE, _STANDARD_ERRORS * error)
     _, group = connected_components(alike, directed=False)
     groups = [np.flatnonzero(group == g) for g in range(group.max() + 1)]

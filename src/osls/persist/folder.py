@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from osls._core.writing import remove_if_abandoned
+from osls._core.writing import remove_if_abandoned, sync
 from osls.persist.tree import ModelError, in_short
 
 # 2: tags are class names. In 1, before the first release, they were module paths.
@@ -71,7 +71,7 @@ def drafting(target: Path) -> Iterator[Draft]:
     try:
         yield Draft(path)
         for folder in {file.parent for file in path.rglob("*")}:
-            _sync_folder(folder)
+            sync(folder)
         _publish(path, target)
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
@@ -98,7 +98,7 @@ def _publish(path: Path, target: Path) -> None:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         else:
-            _sync_folder(target.parent)
+            sync(target.parent)
             return
 
 
@@ -126,17 +126,6 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    """Flush the folder's file names to disk, against power failure; Windows cannot open folders."""
-    if os.name == "nt":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 # -- Reading ----------------------------------------------------------------------------------------
