@@ -186,6 +186,16 @@ class TestOneWriter:
             pass
         assert [path.name for path in tmp_path.iterdir()] == ["ready"]
 
+    @POSIX
+    def test_a_folder_of_locks_that_somebody_else_made_is_refused(self, tmp_path, monkeypatch):
+        """In a shared folder for temporary files, a link could lead the lock to any file of ours."""
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / f"osls-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(PermissionError, match="belongs to somebody else"), only_writer(tmp_path / "run"):
+            pass
+        assert list((tmp_path / "elsewhere").iterdir()) == []
+
     def test_a_killed_writer_holds_nothing(self, tmp_path, holder):
         holder.kill()
         holder.wait()

@@ -67,7 +67,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Keep other processes of this machine from writing ``path`` inside the block.
+    """Keep other processes of the same user on this machine from writing ``path`` meanwhile.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def only_writer(path: Path) -> Iterator[None]:
     path = Path(os.path.realpath(path))
     # Not beside the file: a process that is killed would leave it there.
     name = hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
-    lock = FileLock(Path(tempfile.gettempdir()) / f"osls-{name}.lock", timeout=0, mode=0o666)
+    lock = FileLock(_own_folder() / f"{name}.lock", timeout=0)
     try:
         lock.acquire()
     except Timeout:
@@ -90,6 +90,18 @@ def only_writer(path: Path) -> Iterator[None]:
         # Deleted while it is still held: whoever comes now makes a new one.
         Path(lock.lock_file).unlink(missing_ok=True)
         lock.release()
+
+
+def _own_folder() -> Path:
+    """Return a folder for locks that nobody else can put links into."""
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    folder = Path(tempfile.gettempdir()) / f"osls-{user}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or (hasattr(os, "getuid") and folder.stat().st_uid != user):
+        raise PermissionError(
+            f"{folder}: belongs to somebody else; remove it, or set TMPDIR to another folder."
+        )
+    return folder
 
 
 def remove_if_abandoned(folder: Path) -> None:
