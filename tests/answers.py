@@ -39,8 +39,10 @@ def quick_pulse(seed: int = 0) -> PULSE:
     )
 
 
-def checks(status: str = "identified") -> Diagnostics:
-    failed = {"identified": None, "upper bound only": 1, "do not trust": 0}[status]
+def checks(status: str = "no violation seen") -> Diagnostics:
+    failed = {"no violation seen": None, "upper bound only": 1, "not identified": 1, "do not trust": 0}[
+        status
+    ]
     limits = [
         Check(
             "top bin size",
@@ -60,7 +62,7 @@ def checks(status: str = "identified") -> Diagnostics:
             "The known classes have regions of their own."
             if failed != 1
             else "Class 'b' has no region of its own, so something new may hide inside it.",
-            "upper bound only",
+            "upper bound only" if status == "upper bound only" else "not identified",
         ),
     ]
     x = np.linspace(0.001, 1, 60)

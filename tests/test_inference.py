@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 from scipy.special import expit
 
+from answers import quick_pulse
 from osls import PULSE
+from osls._core.copies import copies_among, shared_rows
 from osls.datasets import simulate_osls
-from osls.inference import Check, Diagnostics, diagnose, novelty_test
+from osls.inference import Check, Diagnostics, TrustWarning, diagnose, novelty_test
 from osls.inference.diagnostics import known_probability
 from osls.shift.joint import joint_range
 from osls.shift.scores import HeldOutScores
+from osls.training.sampling import assign_folds
 
 
 def gaussian(rng, *, novel=True, rows=1600, shift=0.0, missing=False):
@@ -69,7 +75,7 @@ class TestVerdict:
         good = Check("a", 1, 0, True, "fine")
         weak = Check("b", 1, 0, False, "weak", "upper bound only")
         bad = Check("c", 1, 0, False, "bad", "do not trust")
-        assert Diagnostics((good,)).verdict.status == "identified"
+        assert Diagnostics((good,)).verdict.status == "no violation seen"
         assert Diagnostics((good, weak)).verdict.status == "upper bound only"
         verdict = Diagnostics((weak, bad)).verdict
         assert verdict.status == "do not trust"
@@ -79,7 +85,7 @@ class TestVerdict:
     def test_clean_problem_is_identified(self):
         X, y, X_target = gaussian(np.random.default_rng(0))
         verdict = trees().fit(X, y, X_target=X_target).diagnostics_.verdict
-        assert verdict.status == "identified", verdict
+        assert verdict.status == "no violation seen", verdict
 
     def test_changed_classes_are_noticed(self):
         X, y, X_target = gaussian(np.random.default_rng(0), shift=1.2)
@@ -137,7 +143,7 @@ class TestOverlap:
         assert check.value == pytest.approx(0.4)
         assert not check.passed
         assert "'dog'" in check.message
-        assert found.verdict.status != "identified"
+        assert found.verdict.status != "no violation seen"
 
     def test_separate_classes_pass(self):
         found = diagnose(self.scores(rejected=0), np.array([0.25, 0.25, 0.5]))
@@ -230,3 +236,57 @@ def test_a_share_that_was_not_found_keeps_its_upper_end():
     low, high = model.novel_interval_
     assert low == 0
     assert high > len(new) / len(X_target)
+
+
+class TestCopies:
+    """Rows that are copies of each other share a fold; rows that stand on both sides are named."""
+
+    def test_equal_rows_have_equal_hashes_dense_and_sparse(self):
+        rng = np.random.default_rng(0)
+        X = np.where(rng.random((60, 30)) < 0.4, rng.normal(size=(60, 30)), 0.0)
+        X[40:] = X[:20]
+        X[3], X[43] = -0.0, 0.0
+        dense, thin = copies_among(X[:30], X[30:]), copies_among(csr_matrix(X[:30]), csr_matrix(X[30:]))
+        assert (dense == thin).all()
+        assert (dense == np.append(np.arange(40), np.arange(20))).all()
+
+    def test_rows_of_a_few_categories_are_no_copies(self):
+        rows = np.random.default_rng(0).integers(2, size=(300, 4)).astype(float)
+        assert (copies_among(rows) == np.arange(300)).all()
+
+    @given(st.integers(0, 10_000), st.integers(2, 6))
+    def test_copies_share_a_fold_and_no_stratum_vanishes(self, seed, n_folds):
+        rng = np.random.default_rng(seed)
+        strata = np.sort(rng.integers(3, size=40))
+        copy_of = np.arange(40)
+        copy_of[rng.integers(40, size=6)] = 0
+        copy_of[0] = 0
+        fold = assign_folds(strata, n_folds, rng, copy_of)
+        for value in np.unique(strata):
+            assert len(np.unique(fold[strata == value])) > 1 or np.sum(strata == value) == 1
+        free = strata != strata[0]
+        assert len(np.unique(fold[(copy_of == 0) & free])) <= 1 + len(np.unique(strata[free]))
+
+    def test_shared_rows_are_counted_and_shown(self):
+        X = np.random.default_rng(1).normal(size=(50, 3))
+        found = shared_rows(copies_among(X, np.vstack([X[7:12], X[:45] + 1])), 50)
+        assert (found.count, found.share, found.by_chance, found.example) == (5, 0.1, 0.0, (7, 0))
+
+    def test_a_target_of_source_rows_is_not_trusted(self):
+        rng = np.random.default_rng(2)
+        y = np.repeat([0, 1], 150)
+        X = rng.normal(size=(300, 4)) + 3 * y[:, None]
+        target = np.vstack([X[::3], rng.normal(size=(60, 4)) - 6])
+        with pytest.warns(TrustWarning, match="are copies of source rows"):
+            model = quick_pulse().fit(X, y, X_target=target)
+        check = model.diagnostics_["rows on one side only"]
+        assert not check.passed and check.value == pytest.approx(100 / 160)
+        low, high = model.novel_bound_
+        assert high - low > 0.1
+
+    def test_few_labelled_rows_fail_a_check(self):
+        scores = HeldOutScores(
+            np.repeat([0, 1], [12, 60]), np.full((72, 2), 0.5), np.full((9, 2), 0.5), np.ones(72), np.ones(9)
+        )
+        check = diagnose(scores, np.array([0.5, 0.5, 0.0]), class_names=["rare", "common"])["labelled rows"]
+        assert not check.passed and "'rare' has 12 labelled rows" in check.message

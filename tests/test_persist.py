@@ -243,7 +243,7 @@ def test_default_blend_and_diagnostics(tmp_path):
     check = Check("bin", float("nan"), 0.5, True, "fine")
     model.diagnostics_ = Diagnostics((check,), {"curve": (np.arange(3.0), np.array([1, np.inf, np.nan]))})
     again = around(model, tmp_path / "m")
-    assert again.diagnostics_.verdict.status == "identified"
+    assert again.diagnostics_.verdict.status == "no violation seen"
     np.testing.assert_array_equal(again.predict_proba(X_new), model.predict_proba(X_new))
 
 

@@ -79,9 +79,11 @@ def test_nothing_new_says_what_could_have_been_missed(table):
         low_high=[[0.4, 0.6], [0.4, 0.6], [0, 0.042]],
         p_value=0.43,
     )
+    detectable = plain(percent(answer.model.detectable_share_))
     assert plain(headline(answer)) == (
         "Nothing new was found (p = 0.43); the known classes kept their proportions, as far as this data can "
-        "tell. A new kind that makes up to 4.2 % of the data could have been missed."
+        f"tell. {detectable} of a new kind would have been found. A new kind that makes up to 4.2 % of the "
+        "data could have been missed."
     )
 
 
@@ -111,7 +113,8 @@ def test_a_class_is_said_to_move_only_beyond_what_the_novel_part_takes_from_all(
 @pytest.mark.parametrize(
     ("status", "start", "tone"),
     [
-        ("upper bound only", "At least 19 % (estimate 23 %) of the new data", "caution"),
+        ("upper bound only", "23 % (19 to 27 %) of the new data is something", "new"),
+        ("not identified", "23 % (19 to 27 %) of the new data is something", "caution"),
         ("do not trust", "These figures should not be relied on. The purest bin is nearly empty.", "stop"),
     ],
 )
@@ -127,30 +130,25 @@ def test_a_bad_verdict_comes_first(table, status, start, tone):
     assert headline(answer).tone == tone
 
 
-@pytest.mark.parametrize(
-    ("now", "low_high", "start"),
-    [
-        ([0.6, 0.4, 0.0], [0.0, 0.1], "Nothing new was found"),
-        ([0.5, 0.4, 0.1], [0.0, 0.2], "Some of the new data may be something your labels do not cover;"),
-    ],
-)
-def test_a_bound_that_excludes_nothing_claims_nothing(table, now, low_high, start):
+def test_what_is_not_identified_may_be_off_in_either_direction(table):
+    """A part of a known class that became rare makes the share too high, an overlap makes it too low."""
     answer = mixed(
         table,
         before=[0.6, 0.4, 0],
-        now=now,
-        low_high=[[0.4, 0.7], [0.3, 0.5], low_high],
-        diagnostics=checks("upper bound only"),
+        now=[0.5, 0.4, 0.1],
+        low_high=[[0.4, 0.7], [0.3, 0.5], [0.05, 0.2]],
+        diagnostics=checks("not identified"),
     )
-    assert plain(headline(answer)).startswith(start)
-    assert "cannot be told from it." in plain(headline(answer))
-    assert headline(answer).tone == "caution"
+    assert plain(headline(answer)).endswith("the shares may be too high or too low.")
+    assert "at least" not in plain(headline(answer)).lower()
+    found = describe_verdict(answer)
+    assert found["badge"] == "Not identified" and found["reasons"]
 
 
 def test_an_absent_class_bounds_its_own_share_alone(table):
     absent = Check("every class present", 0.0, 0.01, False, "'b' may be gone.", "upper bound only")
     found = describe_verdict(replace(table, diagnostics=Diagnostics((absent,), {})))
-    assert found["words"].startswith("A known class may be absent, so its share is an upper bound.")
+    assert found["words"] == "The share of a known class is an upper bound. The other figures hold."
     assert found["reasons"] == ("'b' may be gone.",)
 
 

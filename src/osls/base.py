@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from osls._core.arrays import AnyArray, Floats, Ints, with_novel
+from osls._core.copies import copies_among
 from osls._core.parameters import Constraint, check_parameters
 from osls._core.progress import History
 from osls._core.validation import append_novel_label, check_rows, check_target
@@ -32,6 +33,8 @@ class Task:
     X_target: AnyArray
     classes: AnyArray
     rng: np.random.Generator
+    # For each of the pooled rows (source, then target) the first row that equals it.
+    copy_of: Ints | None = None
     # What each step of the fit did; adapters append to it, and it becomes ``history_``.
     history: History = field(default_factory=list)
 
@@ -145,7 +148,8 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 UserWarning,
                 stacklevel=2,
             )
-        task = Task(X, encoded, X[:0] if target is None else target, known, rng)
+        target_rows = X[:0] if target is None else target
+        task = Task(X, encoded, target_rows, known, rng, copies_among(X, target_rows))
         adaptation = self._adapt(task) if target is not None else self._adapt_to_nothing(task)
         self._forget()
         self._publish(task, classes, adaptation)

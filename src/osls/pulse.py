@@ -11,6 +11,7 @@ from sklearn.base import clone
 from torch import nn
 
 from osls._core.arrays import AnyArray, Floats, Ints, with_novel
+from osls._core.copies import shared_rows
 from osls._core.parameters import AtLeast, Between, Constraint, OneOf
 from osls._core.progress import Advance, no_progress, progress_bar
 from osls._core.saving import saveable
@@ -26,7 +27,7 @@ from osls.shift.calibration import fit_temperature, scale
 from osls.shift.joint import joint_range
 from osls.shift.scores import HeldOutScores
 from osls.shift.separability import LEAST_SHARE
-from osls.theory import bbe_interval
+from osls.theory import bbe_contradiction, bbe_interval
 from osls.training.choose import LearnerSpec, as_fitted, choose_learner, choose_network, is_network
 from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Networks, Predictor, Tempered
@@ -124,8 +125,8 @@ class PULSE(OpenSetAdapter):
     detectable_share_ : float
         The novel share that this test would detect with a power of 80 % (not with recipe="paper").
     diagnostics_ : Diagnostics
-        Checks of the assumptions; ``diagnostics_.verdict`` says whether the answer is identified, only an
-        upper bound, or not to be trusted, and why.
+        Checks of the assumptions; ``diagnostics_.verdict`` says whether no violation was seen, a share
+        is only an upper bound, the mix is not identified, or the answer is not to be trusted, and why.
     importance_weights_ : array of shape (k,)
         w(j) = p'_t(j) / p_s(j), the label shift among the known classes.
     target_proba_, target_labels_ : arrays of m rows
@@ -291,7 +292,7 @@ class PULSE(OpenSetAdapter):
         # Step 1: folds in place of a split; every row is held out once.
         n_folds = check_folds(task.y, task.classes, self.n_folds, m)
         # Step 2: the source classifier; none of its models is trained on target rows.
-        source_fold = np.concatenate([assign_folds(task.y, n_folds, task.rng), np.full(m, -1)])
+        source_fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
         f_s = self._classify_source(source_learner, task, source_fold)
         # Step 3: label shift, from a model that has the target itself as its last class.
         joint = self._model_jointly(learner, task, n_folds)
@@ -313,7 +314,8 @@ class PULSE(OpenSetAdapter):
         """Hold out a fifth of the source and of the target."""
         m = task.X_target.shape[0]
         check_folds(task.y, task.classes, 2, m)
-        return Split(assign_folds(np.concatenate([task.y, np.full(m, task.k)]), 1, task.rng), len(task.y))
+        strata = np.concatenate([task.y, np.full(m, task.k)])
+        return Split(assign_folds(strata, 1, task.rng, task.copy_of), len(task.y))
 
     def _classify_source(self, learner: Learner, task: Task, fold: Ints) -> FoldModels:
         """Fit f_s on the source rows of the pool; calibrate it on held-out rows, which the paper does not."""
@@ -334,12 +336,13 @@ class PULSE(OpenSetAdapter):
         """Cross-fit one model of the k source classes against the target, all with equal weight."""
         y = np.concatenate([task.y, np.full(task.X_target.shape[0], task.k)])
         weight = len(y) / (task.k + 1) / np.bincount(y)[y]
-        fold = assign_folds(y, n_folds, task.rng)
+        fold = assign_folds(y, n_folds, task.rng, task.copy_of)
         return learner.cross_fit(y, weight, fold, task.k + 1, seed=int(task.rng.integers(2**31)))
 
     def _weighted(self, task: Task, marginal: Floats) -> cvir.PUProblem:
         """Give the source rows the weights that turn their class mix into ``marginal``."""
-        return cvir.PUProblem(task.y, (marginal / task.source_marginal)[task.y], task.X_target.shape[0])
+        weight = (marginal / task.source_marginal)[task.y]
+        return cvir.PUProblem(task.y, weight, task.X_target.shape[0], task.copy_of)
 
     def _alternate(
         self,
@@ -427,6 +430,8 @@ class PULSE(OpenSetAdapter):
             interval,
             class_names=task.classes.tolist(),
             changed=changed[-1] if changed else None,
+            shared=None if task.copy_of is None else shared_rows(task.copy_of, len(task.y)),
+            contradiction=self._contradiction(scores, marginal),
         )
         return Adaptation(marginal, novel_share, proba, interval, learned)
 
@@ -440,6 +445,11 @@ class PULSE(OpenSetAdapter):
                 scores.domain_source, scores.y, scores.domain_target, level=self.level
             )
         return bounds
+
+    def _contradiction(self, scores: HeldOutScores, marginal: Floats) -> float:
+        source, target = scores.domain(marginal)
+        weight = scores.weights(marginal)
+        return bbe_contradiction(source, target, 1 - self.level, positive_weight=weight)
 
     def _interval(self, scores: HeldOutScores, mix: Floats, rng: np.random.Generator) -> Floats:
         return self._estimator().interval(scores, mix, level=self.level, repeats=self.n_bootstrap, rng=rng)
@@ -522,7 +532,7 @@ class PULSE(OpenSetAdapter):
             task.X, no_progress
         )
         f_s = self._classify_source(
-            learner, task, assign_folds(task.y, 1 if one_split else n_folds, task.rng)
+            learner, task, assign_folds(task.y, 1 if one_split else n_folds, task.rng, task.copy_of)
         )
         combined = Combined(f_s.predictor, Constant((0.0, 1.0)), np.ones(task.k))
         return Adaptation(

@@ -209,6 +209,44 @@ def bbe_interval(
     >>> round(low, 2), round(high, 2)
     (0.37, 0.42)
     """
+    low, high = _purity_ends(positive_scores, unlabeled_scores, delta, pure_bin, positive_weight)
+    # Ends that contradict each other disprove the pure bin; without it only the upper end is left.
+    return Interval(low if low <= high else 0.0, high)
+
+
+def bbe_contradiction(
+    positive_scores: ArrayLike,
+    unlabeled_scores: ArrayLike,
+    delta: float = 0.1,
+    *,
+    pure_bin: float = 0.25,
+    positive_weight: ArrayLike | None = None,
+) -> float:
+    """By how much the lower end of :func:`bbe_interval` exceeds the upper one; at most zero if they agree.
+
+    A positive value has a probability of at most ``delta`` if the positives look alike on both sides and the
+    bin is pure: more of the unlabelled rows look like the best positives than any share of them explains.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> positive, copies = rng.uniform(0, 1, 5000), rng.uniform(0.9, 1, 1000)
+    >>> bbe_contradiction(positive, np.append(copies, rng.uniform(0, 0.5, 1000))) > 0
+    True
+    """
+    low, high = _purity_ends(positive_scores, unlabeled_scores, delta, pure_bin, positive_weight)
+    return low - high
+
+
+def _purity_ends(
+    positive_scores: ArrayLike,
+    unlabeled_scores: ArrayLike,
+    delta: float,
+    pure_bin: float,
+    positive_weight: ArrayLike | None,
+) -> tuple[float, float]:
+    """The two ends of :func:`bbe_interval`, each on its own."""
     if not 0 <= pure_bin <= 1:
         raise ValueError(f"pure_bin must lie in [0, 1]; got {pure_bin}.")
     positive = check_scores(positive_scores, "positive_scores")
@@ -240,7 +278,7 @@ def bbe_interval(
     q_p, q_u = shares("right")
     inside = q_p + eps_p < pure_bin
     low = float(((q_u[inside] - eps_u) / (q_p[inside] + eps_p)).max(initial=0.0))
-    return Interval(min(low, high), high)
+    return low, high
 
 
 def _check_delta(delta: float) -> None:

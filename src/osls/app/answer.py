@@ -111,6 +111,7 @@ class Answer:
                 "share": float(self.target_share[-1]),
                 "interval": [_number(bound) for bound in self.interval[-1]],
                 "p_value": _number(self.novelty_pvalue),
+                "detectable_share": _number(getattr(self.model, "detectable_share_", None)),
             },
             "rows": {side: int(settings.pop(f"n_{side}", size)) for side, size in sizes.items()},
             "verdict": verdict and {"status": verdict.status, "reasons": list(verdict.reasons)},

@@ -87,7 +87,7 @@ class DomainDiscriminator(SourceOnly):
             n_jobs=self.n_jobs,
         )
         n_folds = check_folds(task.y, task.classes, self.n_folds, m, least=1)
-        fold = assign_folds(np.concatenate([task.y, np.full(m, task.k)]), n_folds, task.rng)
+        fold = assign_folds(np.concatenate([task.y, np.full(m, task.k)]), n_folds, task.rng, task.copy_of)
         domain = np.repeat([1, 0], [n, m])
         models = learner.cross_fit(domain, np.ones(n + m), fold, 2, seed=int(task.rng.integers(2**31)))
         scores = models.scores[:, 1]

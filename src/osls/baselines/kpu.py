@@ -112,7 +112,7 @@ class KPU(OpenSetAdapter):
         m = task.X_target.shape[0]
         learner = self._learner(stack_rows(task.X, task.X_target))
         n_folds = check_folds(task.y, task.classes, self.n_folds, m, least=1)
-        fold = assign_folds(np.concatenate([task.y, np.full(m, task.k)]), n_folds, task.rng)
+        fold = assign_folds(np.concatenate([task.y, np.full(m, task.k)]), n_folds, task.rng, task.copy_of)
         heads, scores, bins = self._alternate(learner, task, fold)
         learned = {"class_shares_": bins.alpha, "_predictor": heads}
         return Adaptation(bins.marginal, _rest(bins.alpha), best_head(expit(scores)), learned=learned)
@@ -175,9 +175,8 @@ class KPU(OpenSetAdapter):
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
         learner = self._learner(task.X)
-        fold = assign_folds(
-            task.y, check_folds(task.y, task.classes, self.n_folds, len(task.y), least=1), task.rng
-        )
+        n_folds = check_folds(task.y, task.classes, self.n_folds, len(task.y), least=1)
+        fold = assign_folds(task.y, n_folds, task.rng, task.copy_of)
         models = learner.cross_fit(task.y, np.ones(len(task.y)), fold, task.k, int(task.rng.integers(2**31)))
         # The predictor of a network learner is always Networks.
         heads = Heads(cast(Networks, models.predictor), closed=True)

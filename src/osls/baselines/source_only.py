@@ -89,7 +89,7 @@ class SourceOnly(OpenSetAdapter):
             device=self.device,
             n_jobs=self.n_jobs,
         )
-        fold = assign_folds(task.y, n_folds, task.rng)
+        fold = assign_folds(task.y, n_folds, task.rng, task.copy_of)
         return learner.cross_fit(
             task.y, np.ones(len(task.y)), fold, task.k, seed=int(task.rng.integers(2**31))
         )

@@ -16,13 +16,16 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from osls._core.arrays import Bools, Floats, effective_size
+from osls._core.copies import SharedRows
 from osls._core.saving import saveable
 from osls.inference.separation import groups_of, pairwise_area
 from osls.mixture import BBE, DEDPUL
 from osls.shift.scores import HeldOutScores
 
-Status = Literal["identified", "upper bound only", "do not trust"]
-_ORDER: tuple[Status, ...] = ("identified", "upper bound only", "do not trust")
+# From best to worst. "upper bound only": a share of a known class may be smaller than estimated, even zero.
+# "not identified": the data also fits other mixes, and the error can go either way.
+Status = Literal["no violation seen", "upper bound only", "not identified", "do not trust"]
+_ORDER: tuple[Status, ...] = ("no violation seen", "upper bound only", "not identified", "do not trust")
 
 
 class TrustWarning(UserWarning):
@@ -86,6 +89,8 @@ _ACCEPTED_AREA = 0.02
 _ABSENT = 0.002
 _SCARCE = 0.02
 _MIN_CLASS = 20
+_MIN_SHARED = 3
+_SHARED = 0.005
 _MIN_BIN = 10
 _MIN_EFFECTIVE = 30
 _CALIBRATION = 0.15
@@ -124,6 +129,8 @@ def diagnose(
     *,
     class_names: Sequence[object] | None = None,
     changed: float | None = None,
+    shared: SharedRows | None = None,
+    contradiction: float | None = None,
 ) -> Diagnostics:
     """Check the assumptions behind an estimated mix.
 
@@ -139,6 +146,11 @@ def diagnose(
         Names of the k known classes, for the messages.
     changed : float, optional
         Share of the target rows that changed between known and novel in the last round of CVIR.
+    shared : SharedRows, optional
+        Target rows that are copies of source rows.
+    contradiction : float, optional
+        By how much the ends of the finite-sample bound contradict each other
+        (:func:`osls.theory.bbe_contradiction`).
     """
     k = len(mix) - 1
     names = [str(name) for name in (range(k) if class_names is None else class_names)]
@@ -146,6 +158,11 @@ def diagnose(
     known_mix = mix[:-1] / known if known > 0 else scores.source_marginal
     present = _present(mix, interval, names, len(scores.class_target))
     checks = [_effective_size(scores, known_mix), _calibration(scores), present, _told_apart(scores, names)]
+    checks.append(_enough_labels(scores, names))
+    if shared is not None:
+        checks.append(_on_one_side(shared))
+    if contradiction is not None:
+        checks.append(_ends_agree(contradiction))
     curves = {}
     checks += _assumption(scores, mix, known_mix, names)
     bin_checks, curves["top bin"] = _top_bin(scores, known_mix)
@@ -174,9 +191,9 @@ def _assumption(scores: HeldOutScores, mix: Floats, known_mix: Floats, names: li
     else:
         message = (
             f"{share:.0%} of the source rows would be called novel, most of all in {worst!r}: the novel "
-            "class cannot be told apart from it, and the share of known rows is an upper bound."
+            "class cannot be told apart from it, or part of it has become rare or looks different now."
         )
-    consequence: Status = "do not trust" if spread else "upper bound only"
+    consequence: Status = "do not trust" if spread else "not identified"
     accepted = Check(
         "source rows accepted", share, _SOURCE_REJECTED, share <= _SOURCE_REJECTED, message, consequence
     )
@@ -201,15 +218,15 @@ def _overlap(
     worst = float(rejected[j])
     message = (
         f"{worst:.0%} of the source rows of {names[j]!r} would be called novel: the novel class overlaps it, "
-        "and the share of known rows is an upper bound."
+        "or part of it has become rare or looks different now."
     )
     kappa = np.clip(kappa_target, 0.0, 1.0)
     doubt = float(np.minimum(kappa, 1 - kappa).mean()) / max(min(novel, 1 - novel), _SCARCE)
     unclear = (
         "Many target rows can be called neither known nor novel: the novel class overlaps the known ones, "
-        "and the share of known rows is an upper bound."
+        "or some of them look different now."
     )
-    bound: Status = "upper bound only"
+    bound: Status = "not identified"
     return [
         Check("every class accepted", worst, _CLASS_REJECTED, worst <= _CLASS_REJECTED, message, bound),
         Check("novel rows told apart", doubt, _AMBIGUOUS, doubt <= _AMBIGUOUS, unclear, bound),
@@ -228,7 +245,7 @@ def _alike(source: Floats, target: Floats, weight: Floats, in_source: Bools, in_
         "changed, or the novel class overlaps the known ones."
     )
     passed = z <= _ACCEPTED_Z or area <= 0.5 + _ACCEPTED_AREA
-    return Check("accepted rows alike", z, _ACCEPTED_Z, passed, message, "upper bound only")
+    return Check("accepted rows alike", z, _ACCEPTED_Z, passed, message, "not identified")
 
 
 def _difference(
@@ -279,6 +296,36 @@ def _told_apart(scores: HeldOutScores, names: list[str]) -> Check:
     return Check("classes told apart", worst, 0.5, False, message, "upper bound only")
 
 
+def _enough_labels(scores: HeldOutScores, names: list[str]) -> Check:
+    counts = np.bincount(scores.y, minlength=len(names))
+    j = int(np.argmin(counts))
+    message = (
+        f"{names[j]!r} has {counts[j]} labelled rows: too few to say how common it is. "
+        f"Label at least {_MIN_CLASS}."
+    )
+    enough = bool(counts[j] >= _MIN_CLASS)
+    return Check("labelled rows", float(counts[j]), _MIN_CLASS, enough, message, "not identified")
+
+
+def _on_one_side(shared: SharedRows) -> Check:
+    """Find rows that stand in both tables, more than rows repeat by chance."""
+    leak = shared.count >= _MIN_SHARED and shared.share > _SHARED + 2 * shared.by_chance
+    example = "" if shared.example is None else " (row {} and row {}, counted from 0)".format(*shared.example)
+    message = (
+        f"{shared.count} target rows ({shared.share:.1%}) are copies of source rows{example}: the target "
+        "must be new data. Remove them from one of the two sides."
+    )
+    return Check("rows on one side only", shared.share, _SHARED, not leak, message)
+
+
+def _ends_agree(contradiction: float) -> Check:
+    message = (
+        "More target rows look like the most typical source rows than any share of the known classes "
+        "explains: rows stand on both sides, or part of a known class became more common than the rest of it."
+    )
+    return Check("bounds agree", contradiction, 0.0, contradiction <= 0, message, "not identified")
+
+
 def _effective_size(scores: HeldOutScores, known_mix: Floats) -> Check:
     weight = scores.weights(known_mix)
     size = effective_size(weight)
@@ -310,7 +357,7 @@ def _top_bin(scores: HeldOutScores, known_mix: Floats) -> tuple[list[Check], tup
     gap = abs(other - bbe.alpha_)
     message = f"Two estimators of the known share differ: {bbe.alpha_:.2f} (BBE) and {other:.2f} (DEDPUL)."
     checks.append(
-        Check("estimators agree", gap, _DISAGREEMENT, gap <= _DISAGREEMENT, message, "upper bound only")
+        Check("estimators agree", gap, _DISAGREEMENT, gap <= _DISAGREEMENT, message, "not identified")
     )
     order = np.argsort(-source, kind="stable")
     mass = np.cumsum(weight[order]) / weight.sum()

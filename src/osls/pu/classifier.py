@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from osls._core.arrays import AnyArray, Floats
+from osls._core.copies import copies_among
 from osls._core.parameters import AtLeast, Between, Constraint, OneOf, check_parameters
 from osls._core.progress import History
 from osls._core.saving import saveable
@@ -279,8 +280,9 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array([0, 1])
         self.history_ = []
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        n, m = positive.shape[0], unlabeled.shape[0]
         problem = PUProblem(
-            np.zeros(positive.shape[0], dtype=np.int64), np.ones(positive.shape[0]), unlabeled.shape[0]
+            np.zeros(n, dtype=np.int64), np.ones(n), m, copy_of=copies_among(positive, unlabeled)
         )
         discriminator = self._learn(self._learner(stack_rows(positive, unlabeled)), problem, rng)
         self._predictor = discriminator.predictor
@@ -336,7 +338,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n, m = problem.n_source, problem.n_target
         domain = np.repeat([1, 0], [n, m])
         weight = np.repeat([(n + m) / (2 * n), (n + m) / (2 * m)], [n, m])
-        fold = assign_folds(domain, self.n_folds, rng)
+        fold = assign_folds(domain, self.n_folds, rng, problem.copy_of)
         return learner.cross_fit(domain, weight, fold, 2, seed=int(rng.integers(2**31)))
 
     def _share(self, positive: Floats, unlabeled: Floats) -> float:

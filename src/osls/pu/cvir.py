@@ -37,6 +37,7 @@ class PUProblem:
     y_source: Ints
     source_weight: Floats
     n_target: int
+    copy_of: Ints | None = None
 
     @property
     def n_source(self) -> int:
@@ -94,7 +95,7 @@ def refit(
     for round_ in range(1, rounds + 1):
         weight = np.concatenate([known_weight, kept / kept.sum() * novel_share]) * (n + m)
         strata = np.concatenate([problem.y_source, problem.y_source.max() + 1 + kept])
-        fold = assign_folds(strata, n_folds, rng)
+        fold = assign_folds(strata, n_folds, rng, problem.copy_of)
         models = learner.cross_fit(domain, weight, fold, 2, seed=int(rng.integers(2**31)))
         scores = models.scores[n:, 1]
         previous, kept = kept, keep_as_novel(scores, novel_share)

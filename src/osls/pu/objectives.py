@@ -95,7 +95,8 @@ def train_objective(
     loss = find_objective(objective, penalty=penalty) if isinstance(objective, str) else objective
     name = objective if isinstance(objective, str) else getattr(objective, "__name__", "custom")
     n, m = problem.n_source, problem.n_target
-    fold = assign_folds(np.append(problem.y_source, np.full(m, problem.y_source.max() + 1)), n_folds, rng)
+    strata = np.append(problem.y_source, np.full(m, problem.y_source.max() + 1))
+    fold = assign_folds(strata, n_folds, rng, problem.copy_of)
     with seeded(int(rng.integers(2**31))) as generator:
         networks = learner.new_networks(n_folds, 1)
         predictor = learner.predictor(networks, n_folds)

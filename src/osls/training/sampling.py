@@ -11,12 +11,17 @@ from torch import Tensor
 from osls._core.arrays import AnyArray, Bools, Floats, Ints
 
 
-def assign_folds(strata: AnyArray, n_folds: int, rng: np.random.Generator) -> Ints:
+def assign_folds(
+    strata: AnyArray, n_folds: int, rng: np.random.Generator, copy_of: Ints | None = None
+) -> Ints:
     """Assign each row to a fold; every stratum is spread over the folds as evenly as possible.
 
     One fold means a single split: fold 0 is a fifth of the rows, with at least one of every stratum, and the
-    training rows have -1.
+    training rows have -1. Rows that are copies of each other (``copy_of`` has the number of the first of
+    them) share a fold: a model that was trained on a copy of a row has seen the row.
     """
+    if copy_of is not None:
+        return _together(assign_folds(strata, n_folds, rng), strata, copy_of[: len(strata)])
     if n_folds == 1:
         held_out = assign_folds(strata, 5, rng) == 0
         values, first = np.unique(strata, return_index=True)
@@ -30,6 +35,16 @@ def assign_folds(strata: AnyArray, n_folds: int, rng: np.random.Generator) -> In
         # The next stratum begins where this one ended, so that small strata do not all fill fold 0.
         offset += len(rows)
     return fold
+
+
+def _together(fold: Ints, strata: AnyArray, copy_of: Ints) -> Ints:
+    """Move copies into the fold of the first of them, but for strata that would then lie in one fold only."""
+    moved = fold[copy_of]
+    for value in np.unique(strata[moved != fold]):
+        rows = strata == value
+        if len(np.unique(moved[rows])) < min(2, len(np.unique(fold[rows]))):
+            moved[rows] = fold[rows]
+    return moved
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from osls.app.report.wording import (
     headline,
     history_words,
     number,
-    only_absent,
     percent,
     percent_range,
     shown,
@@ -46,8 +45,9 @@ _SECTIONS = (
     ("cite", "Cite and reproduce"),
 )
 _BADGES: dict[Status, tuple[str, str]] = {
-    "identified": ("good", "Checks passed"),
+    "no violation seen": ("good", "No violation seen"),
     "upper bound only": ("caution", "Upper bound only"),
+    "not identified": ("caution", "Not identified"),
     "do not trust": ("stop", "Do not trust"),
 }
 # What each check measures. The check's own message says what is wrong, and is shown only if it failed.
@@ -61,6 +61,10 @@ _CHECK_WORDS = {
     "calibration": "How far the classifier's probabilities of the known classes are off, on average.",
     "top bin size": "How many labelled rows the estimated share of known rows rests on.",
     "estimators agree": "How far apart two ways of estimating the share of known rows are.",
+    "labelled rows": "How many labelled rows the smallest known class has.",
+    "rows on one side only": "The share of new rows that are copies of labelled rows.",
+    "bounds agree": "By how much the ends of the finite-sample bound contradict each other.",
+    "classes told apart": "The area under the curve of the two known classes that are hardest to tell apart.",
     "convergence": "The share of new rows that still changed sides in the last round of training.",
 }
 _CURVE_WORDS = {
@@ -177,10 +181,12 @@ def _cards(answer: Answer) -> list[Card]:
 def _novel_card(answer: Answer) -> Card:
     low, high = (float(v) for v in answer.interval[-1])
     status = status_of(answer)
-    if status == "upper bound only":
-        return Card(f"\u2265 {percent(low)}", "is something new; how much more is not known")
+    if status == "not identified":
+        return Card(
+            percent(answer.target_share[-1]), "is something new by this estimate; it may be more or less"
+        )
     words = f"is something new; {percent(answer.level)} interval {percent_range(low, high)}"
-    new = status == "identified" and answer.target_share[-1] > 0
+    new = status == "no violation seen" and answer.target_share[-1] > 0
     return Card(percent(answer.target_share[-1]), words, "new" if new else "")
 
 
@@ -320,11 +326,8 @@ def describe_verdict(answer: Answer) -> dict[str, Any]:
     if answer.diagnostics is None:
         return {"tone": "caution", "badge": "Not checked", "words": "No diagnostics were run.", "reasons": []}
     # The reasons of "do not trust" are in the sentence under the headline.
-    reasons = answer.diagnostics.verdict.reasons if status == "upper bound only" else ()
-    words = STATUS_WORDS[status]
-    if only_absent(answer):
-        words = "A known class may be absent, so its share is an upper bound. The other figures hold."
-    return {"tone": tone, "badge": badge, "words": words, "reasons": reasons}
+    reasons = answer.diagnostics.verdict.reasons if tone == "caution" else ()
+    return {"tone": tone, "badge": badge, "words": STATUS_WORDS[status], "reasons": reasons}
 
 
 def describe_checks(answer: Answer) -> list[dict[str, Any]]:

@@ -23,10 +23,15 @@ _UNSEEN = ("Cc", "Cf", "Cs")
 _JOINERS = "\u200c\u200d"
 
 STATUS_WORDS: dict[Status, str] = {
-    "identified": "The checks found no reason to doubt these figures.",
-    "upper bound only": "The shares of the known classes are upper bounds, the novel share is a lower bound.",
+    "no violation seen": "The checks saw no violation of what the method assumes.",
+    "upper bound only": "The share of a known class is an upper bound. The other figures hold.",
+    "not identified": "The data also fits other mixes: these shares may be too high or too low.",
     "do not trust": "A check that the method needs has failed. Do not act on these figures.",
 }
+
+_NOT_IDENTIFIED = (
+    "This is not identified: the data also fits other mixes, and the shares may be too high or too low."
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ def shown(value: Any, longest: int = _LONGEST_NAME) -> str:
 
 def status_of(answer: Answer) -> Status:
     """The verdict's status; without diagnostics nothing speaks against the estimate."""
-    return answer.diagnostics.verdict.status if answer.diagnostics is not None else "identified"
+    return answer.diagnostics.verdict.status if answer.diagnostics is not None else "no violation seen"
 
 
 def headline(answer: Answer) -> Headline:
@@ -118,41 +123,14 @@ def headline(answer: Answer) -> Headline:
             " ".join(map(_sentence, reasons)) + f" Taken at face value: {novel}; {moved}.",
             "stop",
         )
-    if status == "upper bound only" and not only_absent(answer):
-        return _bounded(answer, novel)
+    if status == "not identified":
+        return Headline(_capital(f"{novel}; {moved}."), _NOT_IDENTIFIED, "caution")
     if answer.target_share[-1] <= 0:
-        missed = f" A new kind that makes up to {percent(high)} of the data could have been missed."
-        return Headline(_capital(f"{novel}; {moved}."), missed.strip(), "nothing")
+        return Headline(_capital(f"{novel}; {moved}."), _missed(answer, high), "nothing")
     if high - low > _WIDE:
         wide = f"The data leave anything from {percent_range(low, high)} open; more rows would narrow it."
         return Headline(_capital(f"{novel}; {moved}."), wide, "caution")
     return Headline(_capital(f"{novel}; {moved}."), _doubt(answer), "new")
-
-
-def only_absent(answer: Answer) -> bool:
-    """A known class that may have vanished bounds its own share, not that of the novel class."""
-    checks = () if answer.diagnostics is None else answer.diagnostics.checks
-    return {check.name for check in checks if not check.passed} == {"every class present"}
-
-
-def _bounded(answer: Answer, novel: str) -> Headline:
-    """Known shares are upper bounds, so the novel share is a lower bound."""
-    low = float(answer.interval[-1, 0])
-    moved = _moved_clause(answer, bounded=True)
-    hidden = (
-        "Something new that looks like a known class is counted with that class, and cannot be told from it."
-    )
-    if answer.target_share[-1] <= 0:
-        return Headline(_capital(f"{novel}; {moved}."), hidden, "caution")
-    if 100 * low < 0.1:
-        return Headline(
-            f"Some of the new data may be something your labels do not cover; {moved}.", hidden, "caution"
-        )
-    sentence = (
-        f"At least {percent(low)} (estimate {percent(answer.target_share[-1])}) of the new data is something "
-        f"your labels do not cover; {moved}."
-    )
-    return Headline(sentence, hidden, "caution")
 
 
 def _novel_clause(answer: Answer) -> str:
@@ -164,6 +142,13 @@ def _novel_clause(answer: Answer) -> str:
         f"{about}{percent(share)} ({percent_range(low, high)}) of the new data is something "
         "your labels do not cover"
     )
+
+
+def _missed(answer: Answer, high: float) -> str:
+    """What the test would have found, and what it may have missed: "not found" is not "not there"."""
+    detectable = getattr(answer.model, "detectable_share_", None)
+    found = "" if detectable is None else f"{percent(detectable)} of a new kind would have been found. "
+    return f"{found}A new kind that makes up to {percent(high)} of the data could have been missed."
 
 
 def _p_words(p_value: float | None) -> str:
@@ -179,7 +164,7 @@ def _doubt(answer: Answer) -> str:
     return f"That nothing is new at all cannot be ruled out{_p_words(p_value)}."
 
 
-def _moved_clause(answer: Answer, *, bounded: bool = False) -> str:
+def _moved_clause(answer: Answer) -> str:
     """The known class whose share moved most, of those that moved by more than the novel part takes."""
     diluted = answer.source_share[:-1] * (1 - answer.target_share[-1])
     low, high = answer.interval[:-1].T
@@ -190,8 +175,6 @@ def _moved_clause(answer: Answer, *, bounded: bool = False) -> str:
     j = int(change.argmax())
     before, now = percent(answer.source_share[j]), percent(answer.target_share[j])
     name = shown(answer.classes[j])
-    if bounded:
-        return f"'{name}' went from {before} to at most {percent(high[j])}"
     if before == now:
         return f"'{name}' kept its {now} while others made room"
     return f"'{name}' went from {before} to {now}"
