@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.metrics import f1_score, roc_auc_score
 
-__all__ = ["Accuracy", "MixError", "accuracy", "mix_error", "regret"]
+__all__ = ["Accuracy", "MixError", "accuracy", "h_score", "macro_f1", "mix_error", "novelty_auroc", "regret"]
 
 
 class Accuracy(NamedTuple):
@@ -46,6 +47,44 @@ def accuracy(y_true: ArrayLike, y_pred: ArrayLike, novel_label: Any) -> Accuracy
         return float(hit[part].mean()) if part.any() else float("nan")
 
     return Accuracy(float(hit.mean()), mean(~novel), mean(novel))
+
+
+def h_score(y_true: ArrayLike, y_pred: ArrayLike, novel_label: Any) -> float:
+    """Harmonic mean of the accuracy on known rows and on novel ones; nan without rows of either kind.
+
+    Examples
+    --------
+    >>> from osls.metrics import h_score
+    >>> round(h_score([0, 1, 1, -1], [0, 1, 0, -1], novel_label=-1), 3)
+    0.8
+    """
+    _, seen, novel = accuracy(y_true, y_pred, novel_label)
+    return 2 * seen * novel / (seen + novel) if seen + novel != 0 else 0.0
+
+
+def macro_f1(y_true: ArrayLike, y_pred: ArrayLike) -> float:
+    """Mean over the classes of the harmonic mean of precision and recall, the novel class being one of them.
+
+    Examples
+    --------
+    >>> from osls.metrics import macro_f1
+    >>> round(macro_f1([0, 1, 1, -1], [0, 1, 0, -1]), 3)
+    0.778
+    """
+    return float(f1_score(y_true, y_pred, average="macro", zero_division=0.0))
+
+
+def novelty_auroc(y_true: ArrayLike, novelty: ArrayLike, novel_label: Any) -> float:
+    """How well a novelty score ranks novel rows above known ones; nan without rows of either kind.
+
+    Examples
+    --------
+    >>> from osls.metrics import novelty_auroc
+    >>> novelty_auroc([0, 1, -1, -1], [0.1, 0.8, 0.9, 0.7], novel_label=-1)
+    0.75
+    """
+    novel = np.asarray(y_true) == novel_label
+    return float("nan") if novel.all() or not novel.any() else float(roc_auc_score(novel, novelty))
 
 
 def mix_error(true_marginal: ArrayLike, estimated_marginal: ArrayLike) -> MixError:

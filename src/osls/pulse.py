@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from osls._core.arrays import AnyArray, Floats, Ints, with_novel
+from osls._core.arrays import AnyArray, Bools, Floats, Ints, with_novel
 from osls._core.copies import shared_rows
 from osls._core.parameters import AtLeast, Between, Constraint, OneOf
 from osls._core.progress import Advance, no_progress, progress_bar
@@ -18,8 +19,10 @@ from osls._core.saving import saveable
 from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task, combine, combine_opinions
 from osls.inference.diagnostics import Diagnostics, diagnose
+from osls.inference.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from osls.inference.mix import SHIFTS, MixFromScores
 from osls.inference.novelty import NoveltyTest
+from osls.inference.prediction_sets import PredictionSets
 from osls.mixture import BBE, MixtureEstimator, bbe_by_class
 from osls.pu import cvir
 from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
@@ -127,6 +130,9 @@ class PULSE(OpenSetAdapter):
     diagnostics_ : Diagnostics
         Checks of the assumptions; ``diagnostics_.verdict`` says whether no violation was seen, a share
         is only an upper bound, the mix is not identified, or the answer is not to be trusted, and why.
+    expected_accuracy_, source_expected_accuracy_ : ExpectedAccuracy
+        Expected share of right answers in the target, overall with an interval and by class, without its
+        labels: of ``target_labels_``, and of the source classifier as it was.
     importance_weights_ : array of shape (k,)
         w(j) = p'_t(j) / p_s(j), the label shift among the known classes.
     target_proba_, target_labels_ : arrays of m rows
@@ -158,6 +164,9 @@ class PULSE(OpenSetAdapter):
     novelty_pvalue_: float
     detectable_share_: float
     diagnostics_: Diagnostics
+    expected_accuracy_: ExpectedAccuracy
+    source_expected_accuracy_: ExpectedAccuracy
+    _sets: PredictionSets
 
     parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "recipe": OneOf(("cross-fit", *_ONE_SPLIT)),
@@ -380,7 +389,9 @@ class PULSE(OpenSetAdapter):
         m = problem.n_target
         if round(novel_share * m) < 2:
             # Too few novel rows to learn from: call every row known.
-            return cvir.Discriminator(np.ones(m), Constant((0.0, 1.0)), novel_share)
+            return cvir.Discriminator(
+                np.ones(m), Constant((0.0, 1.0)), novel_share, np.ones(problem.n_source)
+            )
         shared: dict[str, Any] = {"n_folds": n_folds, "rng": task.rng, "history": task.history}
         if self.objective == "cvir":
             return cvir.refit(learner, problem, known_scores, novel_share, rounds=self.rounds, **shared)
@@ -421,6 +432,9 @@ class PULSE(OpenSetAdapter):
         mix = with_novel(marginal, novel_share)
         interval = self._interval(scores, mix, task.rng)
         learned: dict[str, Any] = {"_predictor": combined, **self._bounds(scores, marginal)}
+        source_proba = combined.combine(f_d.held_out_proba, scores.class_source)
+        learned["_sets"] = PredictionSets.learn(scores.y, source_proba, proba)
+        learned |= self._accuracies(scores, source_proba, proba, mix, interval, task.rng)
         if test is not None:
             learned |= {"novelty_pvalue_": test.pvalue, "detectable_share_": test.detectable_share}
         changed = [entry["changed"] for entry in task.history if "changed" in entry]
@@ -434,6 +448,62 @@ class PULSE(OpenSetAdapter):
             contradiction=self._contradiction(scores, marginal),
         )
         return Adaptation(marginal, novel_share, proba, interval, learned)
+
+    def _accuracies(
+        self,
+        scores: HeldOutScores,
+        source_proba: Floats,
+        target_proba: Floats,
+        mix: Floats,
+        interval: Floats,
+        rng: np.random.Generator,
+    ) -> dict[str, ExpectedAccuracy]:
+        """Expected accuracy of these answers, and of the source classifier's as they were."""
+
+        def of(source: Floats, target: Floats) -> ExpectedAccuracy:
+            answers = source.argmax(axis=1), target.argmax(axis=1)
+            return expected_accuracy(scores.y, *answers, mix, interval, level=self.level, rng=rng)
+
+        return {
+            "expected_accuracy_": of(source_proba, target_proba),
+            "source_expected_accuracy_": of(scores.class_source, scores.class_target),
+        }
+
+    def predict_set(self, X: Any, level: float = 0.9) -> Bools:
+        """Sets of classes that hold the true one: for a known class with a probability of at least ``level``.
+
+        Holds for each known class, whatever its share now, as long as it looks as it did in the source
+        (label-conditional conformal prediction). For the novel class there is no such guarantee: it stands in
+        the set of a row that the model finds as novel as the surest ``level`` of its novel rows. An empty set
+        means that nothing fits.
+
+        Parameters
+        ----------
+        X : like the ``X`` of ``fit``
+        level : float, default=0.9
+
+        Returns
+        -------
+        array of bool, of shape (rows, k + 1)
+            Whether each of ``classes_`` belongs to the set; ``model.classes_[sets[i]]`` are its members.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from osls import PULSE
+        >>> rng = np.random.default_rng(0)
+        >>> y = np.repeat(["a", "b"], 100)
+        >>> X = rng.normal(size=(200, 2)) + 6 * (y == "b")[:, None]
+        >>> X_target = np.vstack([X + 0.01, rng.normal(size=(80, 2)) - 8])
+        >>> model = PULSE(source_classifier="trees", discriminator="trees", random_state=0)
+        >>> model = model.fit(X, y, X_target=X_target)
+        >>> model.classes_[model.predict_set([[6.0, 6.0]])[0]]
+        array(['b'], dtype='<U5')
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie in (0, 1); got {level}.")
+        check_is_fitted(self, "_sets")
+        return self._sets.of(self.predict_proba(X), level)
 
     def _bounds(self, scores: HeldOutScores, marginal: Floats) -> dict[str, Any]:
         """Return the finite-sample bounds, by the name of their attribute."""

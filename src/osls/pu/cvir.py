@@ -53,8 +53,8 @@ class Discriminator:
     """A known-versus-novel classifier: P(known) of the target rows, and a predictor (novel, known).
 
     One that started from the source classifier predicts the known classes and then the novel one:
-    ``by_class`` holds these probabilities of the target rows. ``held_out_scores`` are P(known) of held-out
-    source rows, if any were held out.
+    ``by_class`` holds these probabilities of the target rows. ``held_out_scores`` and ``held_out_by_class``
+    are the same for held-out source rows (all of them, if every row was held out once).
     """
 
     target_scores: Floats
@@ -62,13 +62,22 @@ class Discriminator:
     novel_share: float
     held_out_scores: Floats = field(default_factory=lambda: np.empty(0))
     by_class: Floats | None = None
+    held_out_by_class: Floats | None = None
 
     @property
     def target_proba(self) -> Floats:
         """Probabilities of the target rows, in the predictor's format."""
-        if self.by_class is not None:
-            return self.by_class
-        return np.column_stack([1 - self.target_scores, self.target_scores])
+        return _in_columns(self.target_scores) if self.by_class is None else self.by_class
+
+    @property
+    def held_out_proba(self) -> Floats:
+        """Probabilities of the held-out source rows, in the predictor's format."""
+        return _in_columns(self.held_out_scores) if self.held_out_by_class is None else self.held_out_by_class
+
+
+def _in_columns(known: Floats) -> Floats:
+    """Probabilities of (novel, known) from those of "known"."""
+    return np.column_stack([1 - known, known])
 
 
 def refit(
@@ -103,7 +112,7 @@ def refit(
         history.append({"step": "cvir", "round": round_, "kept": int(kept.sum()), "changed": changed})
         if changed < 0.005:
             break
-    return Discriminator(scores, models.predictor, novel_share)
+    return Discriminator(scores, models.predictor, novel_share, models.scores[:n, 1])
 
 
 def alternate(
@@ -167,8 +176,14 @@ def _alternate_from(
         history.append({"step": "cvir", "alpha": now.alpha, "kept": len(kept), "loss": loss, "error": error})
         calm = calm + 1 if abs(previous - error) < tolerance else 0
         previous = error
-    by_class = np.asarray(softmax(now.outputs, axis=1)) if training.keeps_classes else None
-    return Discriminator(expit(now.target), training.predictor, 1 - now.alpha, expit(now.source), by_class)
+    by_class = tuple(np.asarray(softmax(outputs, axis=1)) for outputs in (now.outputs, now.source_outputs))
+    return Discriminator(
+        expit(now.target),
+        training.predictor,
+        1 - now.alpha,
+        expit(now.source),
+        *(by_class if training.keeps_classes else ()),
+    )
 
 
 class _Alternation:
@@ -228,10 +243,11 @@ class _Alternation:
     def validate(self) -> _Validated:
         """Score the held-out source and the target, and estimate the share of known rows."""
         out = self.predictor.logits(self.learner.rows[self.n :])[0]
-        scores_s, scores_t = _known_logit(self.predictor.logits(self._source_out)[0]), _known_logit(out)
+        out_s = self.predictor.logits(self._source_out)[0]
+        scores_s, scores_t = _known_logit(out_s), _known_logit(out)
         self.mixture.fit(scores_s, scores_t[self._target_out], self._validation_weight)
         self.on_epoch(expit(scores_t), 1 - self.mixture.alpha_)
-        return _Validated(scores_s, scores_t, out, self.mixture.alpha_)
+        return _Validated(scores_s, scores_t, out_s, out, self.mixture.alpha_)
 
     def risk_of(self, scored: _Validated, alpha: float) -> float:
         """Unbiased logistic risk on the held-out rows."""
@@ -245,12 +261,13 @@ class _Alternation:
 
 
 class _Validated(NamedTuple):
-    """After an epoch: logits of "known" for held-out source rows and target rows, the outputs behind the
-    latter, and alpha.
+    """After an epoch: logits of "known" for held-out source rows and target rows, the outputs behind them,
+    and alpha.
     """
 
     source: Floats
     target: Floats
+    source_outputs: Floats
     outputs: Floats
     alpha: float
 

@@ -125,7 +125,8 @@ def train_objective(
             best.offer(risk, logits)
             history.append({"step": name, "steps": stop, "loss": mean_loss / n_folds, "risk": risk})
         networks.load_state_dict(best.state)
-    return Discriminator(expit(best.logits[n:].astype(np.float64)), predictor, 1 - alpha)
+    known = expit(best.logits.astype(np.float64))
+    return Discriminator(known[n:], predictor, 1 - alpha, known[:n])
 
 
 class _Best:
