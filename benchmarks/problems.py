@@ -3,9 +3,9 @@
     OSLS_DATA=... python benchmarks/problems.py --model trees --cache DIR
 
 A problem is a number. From it follow the data set, the novel classes (none to half of them), the class mix of
-both sides, the novel share (none, or up to nine tenths) and the sizes (300 to 6,000 rows a side). Its scores are
-those of PULSE's steps 2 and 3, with the (k+1)-way model cross-fitted several times; they are kept in the cache, so
-a run that was stopped goes on. The data sets are divided once and for all (``FINAL``): methods and
+both sides, the novel share (none, or up to nine tenths) and the sizes (300 to 6,000 rows a side). Its scores
+are those of PULSE's steps 2 and 3, with the (k+1)-way model cross-fitted several times; they are kept in the
+cache, so a run that was stopped goes on. The data sets are divided once and for all (``FINAL``): methods and
 constants may be tuned on the others, and only the final tables look at these.
 """
 
@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,10 @@ from sklearn import datasets as sk
 from sklearn.decomposition import TruncatedSVD
 
 from osls import PULSE
+from osls._core.validation import check_folds
 from osls.base import Adaptation
 from osls.datasets import load_dataset
 from osls.shift.scores import HeldOutScores
-from osls._core.validation import check_folds
 from osls.training.sampling import assign_folds
 
 REPEATS = {"trees": 3, "auto": 2}
@@ -55,7 +55,16 @@ REAL = {
     "worm": True,
     "zeisel": True,
 }
-SYNTHETIC = ("boxes", "clusters", "gaussian", "heavy-tailed", "hypercube", "noisy-columns", "rings", "unequal")
+SYNTHETIC = (
+    "boxes",
+    "clusters",
+    "gaussian",
+    "heavy-tailed",
+    "hypercube",
+    "noisy-columns",
+    "rings",
+    "unequal",
+)
 NAMES = tuple(sorted([*REAL, *SYNTHETIC]))
 # Only final tables look at these. Chosen before anything was run: every third name, starting from the third.
 FINAL = NAMES[2::3]
@@ -75,7 +84,8 @@ class Problem:
     @property
     def realised(self) -> np.ndarray:
         """Shares of the k + 1 classes among the target rows that were drawn; ``population`` is what they
-        were drawn from."""
+        were drawn from.
+        """
         return np.bincount(self.y_target, minlength=len(self.population)) / len(self.y_target)
 
 
@@ -117,7 +127,7 @@ def make_problem(number: int) -> Problem:
     return Problem(name, X[source], labels, X[target][order], y_target[order], population)
 
 
-@lru_cache(maxsize=None)
+@cache
 def table_of(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Load a real data set as a dense table of floats with labels 0..k-1."""
     path = Path(os.environ.get("OSLS_PROBLEM_TABLES", ".problem-tables")) / f"{name}.npz"
@@ -204,7 +214,9 @@ class RepeatedScores(PULSE):
         n_folds = check_folds(task.y, task.classes, self.n_folds, m)
         fold = np.concatenate([assign_folds(task.y, n_folds, task.rng), np.full(m, -1)])
         f_s = self._classify_source(source_learner, task, fold)
-        joint = np.array([self._model_jointly(learner, task, n_folds).scores for _ in range(REPEATS[self.discriminator])])
+        joint = np.array(
+            [self._model_jointly(learner, task, n_folds).scores for _ in range(REPEATS[self.discriminator])]
+        )
         self.parts = {"y": task.y, "classes": f_s.scores, "joint": joint}
         return Adaptation(task.source_marginal, 0.0, np.zeros((m, task.k + 1)))
 
@@ -253,7 +265,9 @@ def scored(number: int, model: str, cache: Path) -> ScoredProblem:
         )
         part.rename(path)
     with np.load(path) as file:
-        parts = {name: file[name].astype(float) if file[name].dtype == np.float32 else file[name] for name in file}
+        parts = {
+            name: file[name].astype(float) if file[name].dtype == np.float32 else file[name] for name in file
+        }
     parts.pop("seconds")
     return ScoredProblem(number, NAMES[number % len(NAMES)], **parts)
 
@@ -263,7 +277,9 @@ def _small(array: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="trees", help="trees or auto")
     parser.add_argument("--problems", type=int, default=288, help="on all data sets")
     parser.add_argument("--final", type=int, default=600, help="up to this number on the final data sets")
@@ -274,7 +290,10 @@ def main() -> None:
         problem = scored(number, args.model, args.cache)
         n, m, k = len(problem.y), problem.joint.shape[1] - len(problem.y), len(problem.population) - 1
         seconds = time.perf_counter() - start
-        print(f"{number} {problem.data} n={n} m={m} k={k} novel={problem.realised[-1]:.3f} {seconds:.1f} s", flush=True)
+        print(
+            f"{number} {problem.data} n={n} m={m} k={k} novel={problem.realised[-1]:.3f} {seconds:.1f} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

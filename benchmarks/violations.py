@@ -56,11 +56,16 @@ def main() -> None:
                 "data": data,
                 "kind": kind,
                 "draws": len(counted),
-                "no violation seen": round(float(np.mean([r["status"] == "no violation seen" for r in counted])), 3),
+                "no violation seen": round(
+                    float(np.mean([r["status"] == "no violation seen" for r in counted])), 3
+                ),
                 "mean_abs_error": round(float(np.mean([abs(r["error"]) for r in counted])), 4),
                 "worst_error": max((r["error"] for r in counted), key=abs),
                 "wrong_and_unnoticed": round(
-                    float(np.mean([r["status"] == "no violation seen" and not r["covered"] for r in counted])), 3
+                    float(
+                        np.mean([r["status"] == "no violation seen" and not r["covered"] for r in counted])
+                    ),
+                    3,
                 ),
                 "covered": round(float(np.mean([r["covered"] for r in counted])), 3),
                 "nothing_new_rejected": round(float(np.mean([r["p_value"] <= 0.05 for r in counted])), 3),

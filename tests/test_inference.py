@@ -8,13 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.special import expit
+from sklearn.datasets import load_digits
 
+import osls
 from answers import quick_pulse
 from osls import PULSE
 from osls._core.copies import copies_among, shared_rows
 from osls.datasets import simulate_osls
 from osls.inference import Check, Diagnostics, TrustWarning, diagnose, novelty_test
 from osls.inference.diagnostics import known_probability
+from osls.inference.prediction_sets import PredictionSets
 from osls.shift.joint import joint_range
 from osls.shift.scores import HeldOutScores
 from osls.training.sampling import assign_folds
@@ -280,7 +283,8 @@ class TestCopies:
         with pytest.warns(TrustWarning, match="are copies of source rows"):
             model = quick_pulse().fit(X, y, X_target=target)
         check = model.diagnostics_["rows on one side only"]
-        assert not check.passed and check.value == pytest.approx(100 / 160)
+        assert not check.passed
+        assert check.value == pytest.approx(100 / 160)
         low, high = model.novel_bound_
         assert high - low > 0.1
 
@@ -289,4 +293,85 @@ class TestCopies:
             np.repeat([0, 1], [12, 60]), np.full((72, 2), 0.5), np.full((9, 2), 0.5), np.ones(72), np.ones(9)
         )
         check = diagnose(scores, np.array([0.5, 0.5, 0.0]), class_names=["rare", "common"])["labelled rows"]
-        assert not check.passed and "'rare' has 12 labelled rows" in check.message
+        assert not check.passed
+        assert "'rare' has 12 labelled rows" in check.message
+
+
+@pytest.fixture(scope="module")
+def digits_fit():
+    X, y = load_digits(return_X_y=True)
+    problem = simulate_osls(X, y, novel=[8, 9], test_size=0.3, random_state=0)
+    return problem, trees().fit(**problem.training_data())
+
+
+class TestPredictionSets:
+    def test_known_classes_are_covered_and_novel_rows_hold_novel(self, digits_fit):
+        problem, model = digits_fit
+        sets = model.predict_set(problem.X_test, level=0.9)
+        column = {label: j for j, label in enumerate(model.classes_.tolist())}
+        truth = np.array([column[label] for label in problem.y_test.tolist()])
+        held = sets[np.arange(len(truth)), truth]
+        known = truth < len(model.classes_) - 1
+        assert held[known].mean() > 0.82
+        assert held[~known].mean() > 0.7
+        # Without the novel class most rows have one label.
+        assert 0.8 < sets[known].sum(axis=1).mean() < 1.6
+
+    def test_sets_grow_with_the_level(self, digits_fit):
+        problem, model = digits_fit
+        small, large = (model.predict_set(problem.X_test[:200], level=level) for level in (0.6, 0.97))
+        assert (large | ~small).all()
+        assert large.sum() > small.sum()
+
+    @pytest.mark.parametrize("level", [0.0, 1.0, 1.5])
+    def test_levels_outside_the_open_interval_are_refused(self, digits_fit, level):
+        with pytest.raises(ValueError, match=r"level must lie in \(0, 1\)"):
+            digits_fit[1].predict_set(digits_fit[0].X_test, level=level)
+
+    def test_a_saved_model_gives_the_same_sets(self, digits_fit, tmp_path):
+        problem, model = digits_fit
+        model.save(tmp_path / "model")
+        again = osls.load(tmp_path / "model")
+        assert (again.predict_set(problem.X_test[:50]) == model.predict_set(problem.X_test[:50])).all()
+        assert again.expected_accuracy_.overall == model.expected_accuracy_.overall
+
+    def test_the_limit_is_the_conformal_quantile(self):
+        # Nine held-out rows: at a level of .8 the second smallest of ten, counting the new one.
+        y, scores = np.zeros(9, dtype=int), np.arange(1, 10) / 10
+        sets = PredictionSets.learn(y, np.column_stack([scores, 1 - scores]), np.array([[1.0, 0.0]]))
+        rows = np.array([[0.15, 0.0], [0.2, 0.0]])
+        assert sets.of(rows, 0.8)[:, 0].tolist() == [False, True]
+        # Too few rows to leave anything out at a level of .95; nothing novel was found.
+        assert sets.of(rows, 0.95).tolist() == [[True, False], [True, False]]
+
+    @given(st.integers(0, 1000), st.integers(5, 60))
+    def test_the_guarantee_holds_on_average_for_any_scores(self, seed, n):
+        rng = np.random.default_rng(seed)
+        calibration, new = rng.beta(2, 1, size=(200, n)), rng.beta(2, 1, size=200)
+        held = [
+            PredictionSets.learn(
+                np.zeros(n, dtype=int), np.column_stack([row, 1 - row]), np.array([[1.0, 0.0]])
+            ).of(np.array([[value, 0.0]]), 0.9)[0, 0]
+            for row, value in zip(calibration, new, strict=True)
+        ]
+        assert np.mean(held) > 0.82
+
+
+class TestExpectedAccuracy:
+    def test_it_is_near_the_truth_without_labels(self, digits_fit):
+        problem, model = digits_fit
+        truth = np.mean(model.target_labels_ == problem.y_target)
+        found = model.expected_accuracy_
+        assert abs(found.overall - truth) < 0.08
+        assert found.interval[0] <= truth <= found.interval[1]
+        assert 0.01 < np.diff(found.interval)[0] < 0.25
+        assert found.by_class.shape == (9,)
+        assert found.overall == pytest.approx(found.by_class @ model.target_marginal_)
+
+    def test_the_source_classifier_is_wrong_on_every_novel_row(self, digits_fit):
+        problem, model = digits_fit
+        found = model.source_expected_accuracy_
+        assert found.by_class[-1] == 0
+        assert found.overall < model.expected_accuracy_.overall
+        assert found.overall == pytest.approx(1 - problem.target_marginal[-1], abs=0.08)
+        assert str(found).startswith(f"{found.overall:.3f} (")

@@ -191,6 +191,33 @@ def test_a_small_move_is_found_in_many_small_batches():
     assert {alarm.scope for alarm in first.alarms} == {"recent batches"}
 
 
+def test_a_smaller_move_that_stays_is_found_in_all_batches_together():
+    rng = np.random.default_rng(9)
+    monitor = fitted(rng, rows=20_000, n_bootstrap=2)
+    moved = [0.36, 0.25, 0.15, 0.24]
+    reports = [monitor.update(str(i), draw(rng, moved, 60)) for i in range(128)]
+    alarms = [(i, alarm.scope) for i, report in enumerate(reports, 1) for alarm in report.alarms]
+    assert {scope for _, scope in alarms} >= {"last 32 batches", "all batches"}
+    # These are tested at every 16th batch only.
+    assert {i % 16 for i, scope in alarms if scope != "recent batches"} == {0}
+
+
+def test_the_interval_of_a_batch_counts_the_uncertainty_of_the_fit():
+    rng = np.random.default_rng(10)
+    proba = draw(rng, MIX, 2000)
+    known = Monitor(MIX, CLASSES).update("a", proba)
+    wide = [[max(0.0, share - 0.2), share + 0.2] for share in MIX]
+    unsure = Monitor(MIX, CLASSES, reference_interval=wide)
+    report = unsure.update("a", proba)
+    for (low, high), (own_low, own_high), share in zip(
+        report.interval, known.interval, known.share, strict=True
+    ):
+        assert high - share == pytest.approx(min(np.hypot(own_high - share, 0.2), 1 - share), abs=1e-9)
+        assert low <= own_low
+    again = Monitor.from_dict(json.loads(json.dumps(unsure.to_dict())))
+    assert again.update("b", proba).interval == unsure.update("b", proba).interval
+
+
 # -- State --------------------------------------------------------------------------------------------
 
 
@@ -222,7 +249,7 @@ def test_a_state_without_batches_waits_for_the_first_one():
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"schema": 2}, "schema 2"),
+        ({"schema": 1}, "schema 1"),
         ({"classes": ["a", "novel"]}, "one share for each"),
         ({"reference": {}}, "incomplete"),
         ({"batches": [{"name": "x"}]}, "incomplete"),

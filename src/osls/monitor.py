@@ -1,7 +1,8 @@
 r"""The class mix and the novel share batch by batch, with alarms whose false alarm rate is bounded.
 
 *The mix* of a batch is the maximum likelihood mix of the model's (k+1)-way probabilities, found by EM from
-the mix that the model was fitted to, with an interval by a bootstrap over the rows of the batch.
+the mix that the model was fitted to. Its interval has two parts: a bootstrap over the rows of the batch, and
+the interval of the fit, because an error of the fitted mix is an error of every batch.
 
 *An alarm* does not depend on that estimate, nor on calibrated probabilities. If nothing has changed, the
 mean probability of a class over a batch and over the reference rows have the same expectation, for any
@@ -9,7 +10,9 @@ model. They are means of numbers in [0, 1], so the p-value of their difference f
 Hoeffding's inequality for a known variance (theorem 3 of [1]_), with the common mean and variance of all
 rows. It is valid for rare classes and small batches, where a normal approximation would give false alarms.
 Batch number i may use :math:`\alpha_i = 6 \alpha / (\pi^2 i^2)` of the error budget, which sums to
-:math:`\alpha`: half for the batch itself, half for the last eight batches together (for slow changes).
+:math:`\alpha`: a quarter for the batch itself, a quarter for the last eight batches together. Small changes
+that stay are found in the last 32 batches, tested at every 16th batch, and in all batches, tested at batch 16,
+32, 64 and so on; the number i counts the tests of each, so these few tests have a larger part of the budget.
 Half of each goes to the novel share and half to the known classes, in equal parts. So with a level of 95 %,
 a run of any length without a change ever raises an alarm with a probability of at most about 5 %.
 
@@ -31,14 +34,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from osls._core.arrays import Bools, Floats
-from osls.inference.batches import Moments, batch_mix, chance_of_difference, even_out
+from osls.inference.batches import Moments, batch_mix, chance_of_difference, even_out, widened
 
 __all__ = ["Alarm", "BatchReport", "Monitor", "Reference"]
 
-SCHEMA = 1
+SCHEMA = 2
 RECENT = 8
 Against = Literal["fit", "first"]
-Scope = Literal["batch", "recent batches"]
+Scope = Literal["batch", "recent batches", "last 32 batches", "all batches"]
+# Small changes that stay are looked for at every 16th batch, in the last 32 and in all of them.
+LONG, EVERY = 32, 16
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ class Monitor:
         them, the uncertainty of the reference counts and a bias of the model cancels. Without them, the
         reference is taken as exact.
     reference_interval : array-like of shape (k + 1, 2), optional
-        Interval of the reference's mix, for reports.
+        Interval of the reference's mix. It counts in the intervals of the batches.
     against : {"fit", "first"}, default="fit"
         What batches are compared with: the rows of the fit, or the first batch.
     n_bootstrap : int, default=100
@@ -149,9 +154,12 @@ class Monitor:
         self.level, self.against, self.n_bootstrap, self.seed = level, against, n_bootstrap, seed
         proba = None if reference_proba is None else self._checked(reference_proba, "reference_proba")
         self.weight = np.ones(len(self.classes)) if proba is None else even_out(proba, self.marginal)
+        self.fit_interval = (
+            None if reference_interval is None else np.asarray(reference_interval, dtype=float)
+        )
         fit = Reference(
             self.marginal,
-            None if reference_interval is None else np.asarray(reference_interval, dtype=float),
+            self.fit_interval,
             # Without the rows, assume the largest variance: that of probabilities 0 and 1.
             Moments(self.marginal, self.marginal, np.inf) if proba is None else Moments.of(proba),
         )
@@ -204,6 +212,10 @@ class Monitor:
             repeats=self.n_bootstrap,
             rng=np.random.default_rng([self.seed, len(self.batches)]),
         )
+        if self.fit_interval is not None:
+            interval[seen] = widened(
+                share[seen], interval[seen], self.marginal[seen], self.fit_interval[seen]
+            )
         return share, interval
 
     def _alarms(self, report: BatchReport) -> tuple[Alarm, ...]:
@@ -211,18 +223,9 @@ class Monitor:
         # The first batch is not tested if it is the reference.
         i = len(self.batches) + (self.against == "fit")
         seen = np.flatnonzero(self.measurable)
-        allowed = 6 * (1 - self.level) / (np.pi * i) ** 2 / 2 * self._parts()
-        recent = [report, *self.batches[:-RECENT:-1]]
-        if self.against == "first":
-            recent = recent[: len(self.batches)]
         alarms = []
-        scopes: tuple[tuple[Scope, list[BatchReport]], ...] = (
-            ("batch", [report]),
-            ("recent batches", recent),
-        )
-        for scope, batches in scopes:
-            if scope == "recent batches" and len(batches) < 2:
-                continue
+        for scope, batches, test in self._scopes(report, i):
+            allowed = 6 * (1 - self.level) / (np.pi * test) ** 2 / 4 * self._parts()
             rows = np.array([batch.rows for batch in batches])
             mean, square, share = (
                 np.average([getattr(batch, what) for batch in batches], axis=0, weights=rows)
@@ -233,6 +236,19 @@ class Monitor:
                 before = float(self.reference.share[j])
                 alarms.append(Alarm(self.classes[j], before, float(share[j]), scope, float(chances[j])))
         return tuple(alarms)
+
+    def _scopes(self, report: BatchReport, i: int) -> list[tuple[Scope, list[BatchReport], int]]:
+        """What is tested at batch ``i``: the scope, its batches, and how many tests of it there were."""
+        tested = self.batches if self.against == "fit" else self.batches[1:]
+        scopes: list[tuple[Scope, list[BatchReport], int]] = [("batch", [report], i)]
+        if tested:
+            scopes.append(("recent batches", [report, *tested[:-RECENT:-1]], i))
+        if i % EVERY == 0:
+            scopes.append(("last 32 batches", [report, *tested[:-LONG:-1]], i // EVERY))
+            doublings = np.log2(i // EVERY)
+            if doublings == int(doublings):
+                scopes.append(("all batches", [*tested, report], int(doublings) + 1))
+        return scopes
 
     def _parts(self) -> Floats:
         """How the false alarm probability is divided: half for the novel class, half for the known ones."""
@@ -269,6 +285,7 @@ class Monitor:
             "classes": list(self.classes),
             "marginal": _plain(self.marginal),
             "weight": _plain(self.weight),
+            "fit_interval": None if self.fit_interval is None else _plain(self.fit_interval),
             "level": self.level,
             "against": self.against,
             "n_bootstrap": self.n_bootstrap,
@@ -296,6 +313,8 @@ class Monitor:
             )
             _check_whole(state["seed"], 0, "seed")
             monitor.weight = _weights(state["weight"], len(monitor.classes))
+            if state["fit_interval"] is not None:
+                monitor.fit_interval = _shares(state["fit_interval"], len(monitor.classes), "fit_interval", 2)
             monitor.reference = _reference(state["reference"], len(monitor.classes))
             monitor.batches = [_batch(record, len(monitor.classes)) for record in state["batches"]]
         except (KeyError, TypeError, AttributeError, OverflowError) as error:

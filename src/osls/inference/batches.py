@@ -65,6 +65,20 @@ def batch_mix(
     return point, interval
 
 
+def widened(share: Floats, interval: Floats, fitted: Floats, fit_interval: Floats) -> Floats:
+    """Add the uncertainty of the fit to the intervals of a batch: independent errors, so squares add up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.inference.batches import widened
+    >>> widened(np.array([0.5]), np.array([[0.46, 0.53]]), np.array([0.3]), np.array([[0.27, 0.34]]))
+    array([[0.45, 0.55]])
+    """
+    ends = np.hypot(interval - share[:, None], fit_interval - fitted[:, None]) * [-1.0, 1.0]
+    return np.asarray(np.clip(share[:, None] + ends, 0.0, 1.0))
+
+
 def even_out(proba: Floats, marginal: Floats) -> Floats:
     """Factors per class that make the mean of the reference's probabilities equal to its mix.
 
