@@ -49,6 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--data", nargs="+", choices=NULLS, default=list(NULLS))
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--power-draws", type=int, default=20)
     parser.add_argument("--power-rows", type=int, nargs="+", default=ROWS)
@@ -58,7 +59,7 @@ def main() -> None:
     args = parser.parse_args()
     alarms, power = [], []
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-        for data in NULLS:
+        for data in args.data:
             run = partial(null_pvalue, data=data, cache=args.cache)
             values = np.array(list(pool.map(run, range(args.draws), chunksize=5)))
             at = {str(level): round(float(np.mean(values <= level)), 4) for level in (0.01, 0.05, 0.1)}

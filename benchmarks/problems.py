@@ -18,18 +18,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn import datasets as sk
 from sklearn.decomposition import TruncatedSVD
 
-from osls import PULSE
-from osls._core.validation import check_folds
-from osls.base import Adaptation
 from osls.datasets import load_dataset
 from osls.shift.scores import HeldOutScores
-from osls.training.sampling import assign_folds
+from scores import ScoresOnly
 
 REPEATS = {"trees": 3, "auto": 2}
 SIZES = (300, 6000)
@@ -100,7 +96,7 @@ def make_problem(number: int) -> Problem:
     known = np.setdiff1d(classes, novel)
     # On a logarithmic scale, more small ones than large ones.
     low, high = np.log(SIZES)
-    n, m = (int(round(np.exp(low + (high - low) * rng.beta(1.0, 1.8)))) for _ in range(2))
+    n, m = (round(float(np.exp(low + (high - low) * rng.beta(1.0, 1.8)))) for _ in range(2))
     share = 0.0 if n_novel == 0 else float(rng.uniform(0.0, 0.9))
     spread = float(np.exp(rng.uniform(np.log(0.7), np.log(20.0))))
     source_mix, target_mix = (rng.dirichlet(np.full(len(known), spread)) for _ in range(2))
@@ -184,7 +180,7 @@ def _rings(y: np.ndarray, dim: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _hypercube(y: np.ndarray, k: int, dim: int, apart: float, rng: np.random.Generator) -> np.ndarray:
-    """scikit-learn's classes at the corners of a cube, with redundant columns and rows given to a wrong class."""
+    """scikit-learn's classes at the corners of a cube, with redundant columns and columns of noise."""
     informative = max(5, dim // 2)
     X, classes = sk.make_classification(
         len(y) * 2,
@@ -203,22 +199,6 @@ def _hypercube(y: np.ndarray, k: int, dim: int, apart: float, rng: np.random.Gen
         members = np.flatnonzero(y == j)
         rows[members] = rng.choice(pools[j], len(members), replace=len(members) > len(pools[j]))
     return X[rows]
-
-
-class RepeatedScores(PULSE):
-    """PULSE up to the scores: the source classifier once, the (k+1)-way model several times."""
-
-    def _adapt_by_cross_fitting(self, task: Any, advance: Any) -> Adaptation:
-        n, m = task.X.shape[0], task.X_target.shape[0]
-        source_learner, learner = self._learners(task, advance)
-        n_folds = check_folds(task.y, task.classes, self.n_folds, m)
-        fold = np.concatenate([assign_folds(task.y, n_folds, task.rng), np.full(m, -1)])
-        f_s = self._classify_source(source_learner, task, fold)
-        joint = np.array(
-            [self._model_jointly(learner, task, n_folds).scores for _ in range(REPEATS[self.discriminator])]
-        )
-        self.parts = {"y": task.y, "classes": f_s.scores, "joint": joint}
-        return Adaptation(task.source_marginal, 0.0, np.zeros((m, task.k + 1)))
 
 
 @dataclass(frozen=True)
@@ -251,7 +231,8 @@ def scored(number: int, model: str, cache: Path) -> ScoredProblem:
     if not path.exists():
         problem = make_problem(number)
         start = time.process_time()
-        pulse = RepeatedScores(source_classifier=model, discriminator=model, random_state=number)
+        pulse = ScoresOnly(source_classifier=model, discriminator=model, random_state=number)
+        pulse.joint_fits = REPEATS[model]
         pulse.fit(problem.X, problem.y, X_target=problem.X_target)
         parts = {name: _small(value) for name, value in pulse.parts.items()}
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -283,9 +264,10 @@ def main() -> None:
     parser.add_argument("--model", default="trees", help="trees or auto")
     parser.add_argument("--problems", type=int, default=288, help="on all data sets")
     parser.add_argument("--final", type=int, default=600, help="up to this number on the final data sets")
+    parser.add_argument("--first", type=int, default=0, help="leave out so many")
     parser.add_argument("--cache", type=Path, default=Path(".scores"))
     args = parser.parse_args()
-    for number in numbers(args.problems, args.final):
+    for number in numbers(args.problems, args.final)[args.first :]:
         start = time.perf_counter()
         problem = scored(number, args.model, args.cache)
         n, m, k = len(problem.y), problem.joint.shape[1] - len(problem.y), len(problem.population) - 1

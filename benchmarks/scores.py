@@ -15,14 +15,15 @@ import numpy as np
 from scipy.ndimage import rotate
 
 from osls import PULSE
+from osls._core.validation import check_folds
 from osls.app.bench.draws import draw_problem
+from osls.base import Adaptation
 from osls.datasets import OSLSProblem
 from osls.inference.mix import MixFromScores
-from osls.pu.cvir import Discriminator
 from osls.shift.joint import joint_range
 from osls.shift.scores import HeldOutScores
 from osls.theory import bbe_interval
-from osls.training.predictors import Constant
+from osls.training.sampling import assign_folds
 
 VIOLATIONS = ("clean", "none", "missing", "noise", "rotate", "overlap")
 
@@ -46,13 +47,25 @@ class Case:
 
 
 class ScoresOnly(PULSE):
-    """PULSE up to step 5's estimate; the discriminator is not trained."""
+    """PULSE up to the scores of steps 2 and 3; the (k+1)-way model can be cross-fitted several times."""
 
-    def _discriminate(self, learner: Any, task: Any, problem: Any, *rest: Any) -> Discriminator:
-        return Discriminator(np.ones(problem.n_target), Constant((0.0, 1.0)), 0.0)
+    joint_fits = 1
 
-    def _interval(self, scores: HeldOutScores, *rest: Any) -> Any:
-        self.scores = scores
+    def _adapt_by_cross_fitting(self, task: Any, advance: Any) -> Adaptation:
+        m = task.X_target.shape[0]
+        source_learner, learner = self._learners(task, advance)
+        n_folds = check_folds(task.y, task.classes, self.n_folds, m)
+        fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
+        f_s = self._classify_source(source_learner, task, fold)
+        joint = np.array([self._model_jointly(learner, task, n_folds).scores for _ in range(self.joint_fits)])
+        self.parts = {"y": task.y, "classes": f_s.scores, "joint": joint}
+        return Adaptation(task.source_marginal, 0.0, np.zeros((m, task.k + 1)))
+
+    @property
+    def scores(self) -> HeldOutScores:
+        """Those of the first of the (k+1)-way models."""
+        y, classes, joint = self.parts["y"], self.parts["classes"], self.parts["joint"][0]
+        return HeldOutScores(y, classes[: len(y)], classes[len(y) :], joint[: len(y)], joint[len(y) :])
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@
 
 Kinds: clean; none (nothing new); missing (a known class does not occur in the target); noise and rotate
 (p(x|y) has changed); overlap (the novel class reaches into a known one). For each, how often the verdict is
-"no violation seen", and the error of the novel share. A clean draw that gives a class fewer than five target rows is
-counted apart: that its class may be absent is the right answer.
+"no violation seen", and the error of the novel share. A clean draw that gives a class fewer than five target
+rows is counted apart: that its class may be absent is the right answer.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="digits,gaussian")
     parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--model", default="auto", help="auto or trees")
     parser.add_argument("--cache", type=Path, default=Path(".scores"))
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
@@ -50,7 +51,7 @@ def main() -> None:
         for kind in VIOLATIONS:
             if kind == "rotate" and data != "digits":
                 continue
-            runs = [judge(Case(data, draw, kind), args.cache) for draw in range(args.draws)]
+            runs = [judge(Case(data, draw, kind, model=args.model), args.cache) for draw in range(args.draws)]
             counted = [run for run in runs if kind != "clean" or not run["scarce"]]
             row = {
                 "data": data,

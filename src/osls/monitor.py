@@ -11,8 +11,8 @@ Hoeffding's inequality for a known variance (theorem 3 of [1]_), with the common
 rows. It is valid for rare classes and small batches, where a normal approximation would give false alarms.
 Batch number i may use :math:`\alpha_i = 6 \alpha / (\pi^2 i^2)` of the error budget, which sums to
 :math:`\alpha`: a quarter for the batch itself, a quarter for the last eight batches together. Small changes
-that stay are found in the last 32 batches, tested at every 16th batch, and in all batches, tested at batch 16,
-32, 64 and so on; the number i counts the tests of each, so these few tests have a larger part of the budget.
+that stay are found in the last 32 batches, tested at every 16th batch, and in all batches, tested at batch
+16, 32, 64 and so on; the number i counts the tests of each, so these few have a larger part of the budget.
 Half of each goes to the novel share and half to the known classes, in equal parts. So with a level of 95 %,
 a run of any length without a change ever raises an alarm with a probability of at most about 5 %.
 
