@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-EXTRAS = {"bench": ("psutil", "pydantic", "yaml"), "images": ("PIL",)}
+EXTRAS = {"bench": ("pooch", "psutil", "pydantic", "yaml"), "images": ("PIL",)}
 # New versions of typer bring pydantic and cannot read a command line without it.
 NOT_OURS = [name for name in ("pydantic",) if any(each.startswith(name) for each in requires("typer") or ())]
 OPTIONAL = [package for packages in EXTRAS.values() for package in packages if package not in NOT_OURS]
@@ -60,7 +60,7 @@ def test_the_extras_are_those_of_the_project():
     assert len(extras["bench"]) == len(EXTRAS["bench"])
     assert len(extras["images"]) == len(EXTRAS["images"])
     required = " ".join(project["dependencies"])
-    assert not [name for name in ("psutil", "pydantic", "pyyaml", "pillow") if name in required]
+    assert not [name for name in ("pooch", "psutil", "pydantic", "pyyaml", "pillow") if name in required]
     complete = set(extras) - {"all", "dev", "docs"}
     assert extras["all"] == [f"osls[{','.join(sorted(complete))}]"]
     assert "osls[all]" in extras["dev"]
