@@ -57,7 +57,7 @@ def connected(client: Any, n_workers: int | None = None) -> Iterator[Any]:
         )
 
 
-class _Holder(distributed.WorkerPlugin):  # type: ignore[misc]
+class _Holder(distributed.WorkerPlugin):  # type: ignore[misc, name-defined]
     """Keeps an object on every worker, also on those that join or are restarted later.
 
     Scattered data is lost with the worker that held it. A plugin is kept by the scheduler and sent to

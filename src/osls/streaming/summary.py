@@ -183,7 +183,8 @@ def pack(kind: str, head: Mapping[str, Any], **arrays: AnyArray) -> bytes:
     """Return plain values and arrays as compressed bytes of a format of this name."""
     buffer = io.BytesIO()
     text = json.dumps({"format": kind, **head}).encode()
-    np.savez(buffer, head=np.frombuffer(text, dtype=np.uint8), **arrays)
+    named: dict[str, Any] = {"head": np.frombuffer(text, dtype=np.uint8), **arrays}
+    np.savez(buffer, **named)
     return zlib.compress(buffer.getvalue(), level=1)
 
 

@@ -64,7 +64,7 @@ class Encoder(_Encoding):
         by its own. A linear model of many columns would otherwise learn from those that hardly vary.
     """
 
-    fitted = ("svd", "row_shape", "mean", "scale")
+    fitted: ClassVar[tuple[str, ...]] = ("svd", "row_shape", "mean", "scale")
     svd: TruncatedSVD | None = None
 
     def __init__(self, X: AnyArray, *, common: bool = False):
@@ -227,11 +227,11 @@ class Networks:
     def predict_proba(self, X: AnyArray) -> Floats:
         # In chunks, written straight into the result, so that no large temporary arrays are needed.
         size = scoring_chunk(self.device)
-        first = self.mean_proba_of(X[:size])
+        first = self._mean_proba_of(X[:size])
         proba = np.empty((X.shape[0], first.shape[1]), dtype=first.dtype)
         proba[:size] = first
         for i in range(size, X.shape[0], size):
-            proba[i : i + size] = self.mean_proba_of(X[i : i + size])
+            proba[i : i + size] = self._mean_proba_of(X[i : i + size])
         return proba
 
     def _mean_proba_of(self, X: AnyArray) -> Floats:

@@ -148,7 +148,7 @@ def _csv(groups: Sequence[Group], metrics: Sequence[str]) -> str:
                 row += [getattr(stat, part) if stat and stat.values else None for part in parts[:3]]
                 row.append(stat and stat.paper)
             rows.append(row)
-    return pd.DataFrame(rows, columns=names).to_csv(index=False, lineterminator="\n")
+    return str(pd.DataFrame(rows, columns=names).to_csv(index=False, lineterminator="\n"))
 
 
 def terminal_tables(groups: Sequence[Group]) -> Iterator[Table]:
