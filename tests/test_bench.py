@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from filelock import FileLock, Timeout
 from typer.testing import CliRunner
 
 from conftest import wait_until
@@ -27,7 +28,7 @@ from osls.app.bench.execute import EpochAccuracy, compact_history, run_config
 from osls.app.bench.methods import run_method
 from osls.app.bench.network_plans import NetworkPlan, NetworkSpec
 from osls.app.bench.runner import Progress, Worker, local_workers, pending, run_all, run_study
-from osls.app.bench.store import COLUMNS, STALE_AFTER, Claim, Store, read_parquet
+from osls.app.bench.store import COLUMNS, Store, read_parquet
 from osls.app.bench.study import parse_study, runs_of
 from osls.app.cli import app
 
@@ -175,60 +176,47 @@ class TestProblem:
 
 
 class TestClaims:
-    def test_only_one_gets_it(self, tmp_path):
-        got = []
+    @staticmethod
+    def acquired(folder: Path) -> FileLock | None:
+        claim = Store(folder).claim("run")
+        try:
+            claim.acquire(timeout=0)
+        except Timeout:
+            return None
+        return claim
+
+    def test_of_eight_at_once_one_gets_it(self, tmp_path):
         together = threading.Barrier(8)
 
-        def try_it():
+        def try_it(_):
             together.wait()
-            got.append(Claim(tmp_path / "run").acquire())
+            return self.acquired(tmp_path)
 
-        workers = [threading.Thread(target=try_it) for _ in range(8)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert sorted(got) == [False] * 7 + [True]
-        assert [path.name for path in tmp_path.iterdir()] == ["run"]
+        with ThreadPoolExecutor(8) as pool:
+            got = list(pool.map(try_it, range(8)))
+        assert len([claim for claim in got if claim]) == 1
+
+    def test_of_another_process_is_respected_until_that_is_killed(self, tmp_path):
+        code = f"""
+from pathlib import Path
+from osls.app.bench.store import Store
+claim = Store(Path({str(tmp_path)!r})).claim("run")
+claim.acquire()
+print("mine", flush=True)
+input()
+"""
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
+            assert process.stdout.readline() == "mine\n"
+            assert self.acquired(tmp_path) is None
+            process.kill()
+        assert self.acquired(tmp_path) is not None
 
     def test_released_it_can_be_had_again(self, tmp_path):
-        first, second = Claim(tmp_path / "run"), Claim(tmp_path / "run")
-        assert first.acquire()
-        second.release()
-        assert not second.acquire()
+        first = self.acquired(tmp_path)
+        assert self.acquired(tmp_path) is None
         first.release()
-        assert second.acquire()
-
-    def leave_behind(self, path, **owner):
-        mine = Claim(path)
-        assert mine.acquire()
-        path.write_text(json.dumps(json.loads(path.read_text()) | owner))
-        return mine
-
-    def test_of_a_dead_process_is_taken_over_once(self, tmp_path):
-        gone = subprocess.Popen([sys.executable, "-c", ""])
-        gone.wait()
-        lost = self.leave_behind(tmp_path / "run", pid=gone.pid, token="lost")
-        assert not lost.is_held()
-        assert [Claim(tmp_path / "run").acquire() for _ in range(3)] == [True, False, False]
-
-    def test_of_a_later_process_with_the_same_number_is_taken_over(self, tmp_path):
-        self.leave_behind(tmp_path / "run", since=1.0)
-        assert Claim(tmp_path / "run").acquire()
-
-    def test_of_another_machine_is_left_alone_while_it_is_touched(self, tmp_path):
-        self.leave_behind(tmp_path / "run", machine="elsewhere")
-        assert not Claim(tmp_path / "run").acquire()
-        long_ago = time.time() - STALE_AFTER - 1
-        os.utime(tmp_path / "run", (long_ago, long_ago))
-        assert Claim(tmp_path / "run").acquire()
-
-    def test_touch_and_release_leave_another_owner_alone(self, tmp_path):
-        mine = self.leave_behind(tmp_path / "run", token="theirs")
-        os.utime(tmp_path / "run", (1, 1))
-        mine.touch()
-        mine.release()
-        assert (tmp_path / "run").stat().st_mtime == 1
+        assert self.acquired(tmp_path) is not None
 
 
 class TestRunner:
@@ -237,7 +225,6 @@ class TestRunner:
         run_all(runs, store, threads(2), execute=run)
         assert sorted(run.draws) == [0, 1, 2, 3, 4]
         assert pending(runs, {row["key"]: row for row in store.rows()}) == []
-        assert not list((tmp_path / "claims").glob("[0-9a-f]*"))
 
     def test_two_at_once_share_the_work(self, tmp_path):
         runs, run = runs_of(study_of(draws=12)), Recorder(0.03)
@@ -318,21 +305,6 @@ class TestRunner:
             rows = run_study(study_of(), tmp_path, scheduler=cluster.scheduler_address)
         assert [row["error"] for row in rows] == [None] * 3
         assert sorted(row["draw"] for row in rows) == [0, 1, 2]
-
-    def test_a_run_that_was_taken_over_meanwhile_is_not_kept(self, tmp_path):
-        (single,) = runs_of(study_of(draws=1))
-
-        def run(config):
-            (claim,) = (tmp_path / "claims").glob("[0-9a-f]*")
-            claim.write_text(json.dumps(json.loads(claim.read_text()) | {"token": "theirs"}))
-            return {"error": None, "acc_all": 0.0}
-
-        told = []
-        progress = Progress(finished=lambda run, row: told.append(row["acc_all"]))
-        run_all([single], Store(tmp_path), threads(1), execute=run, progress=progress)
-        assert told == [0.0]
-        assert Store(tmp_path).rows() == []
-        assert len(list((tmp_path / "claims").glob("[0-9a-f]*"))) == 1
 
     @pytest.mark.parametrize("before", [None, "3"])
     def test_several_workers_get_one_thread_each(self, monkeypatch, before):
@@ -468,7 +440,6 @@ def test_ctrl_c_ends_cleanly(tmp_path):
     assert process.returncode == 130
     assert "to go on: osls bench run" in printed
     assert "Traceback" not in errors
-    assert not list((out / "claims").glob("[0-9a-f]*"))
     wait_until(lambda: not group_of(process.pid))
 
 

@@ -14,6 +14,7 @@ import os
 import pickle
 import shutil
 import struct
+import sys
 import tarfile
 import threading
 import zipfile
@@ -309,9 +310,9 @@ def server():
 class TestDownload:
     CONTENT = os.urandom(700_000)
 
-    def remote(self, url: str, **changes) -> RemoteFile:
+    def remote(self, url: str) -> RemoteFile:
         checksum = "sha256:" + hashlib.sha256(self.CONTENT).hexdigest()
-        return replace(RemoteFile(f"{url}/file.bin", checksum, max_bytes=1_000_000), **changes)
+        return RemoteFile(f"{url}/file.bin", checksum)
 
     def test_whole_file(self, server, tmp_path):
         remote = self.remote(server({"file.bin": self.CONTENT}))
@@ -327,16 +328,25 @@ class TestDownload:
         with pytest.raises(ConnectionError, match="Run again"):
             download(self.remote(server({"file.bin": self.CONTENT}, cut=300_000)), path)
         assert [p.name for p in tmp_path.iterdir()] == ["file.bin.part"]
-        assert (tmp_path / "file.bin.part").stat().st_size == 300_000
+        have = (tmp_path / "file.bin.part").stat().st_size
+        assert 200_000 < have <= 300_000
         download(self.remote(server({"file.bin": self.CONTENT}, ranges=ranges)), path)
         assert path.read_bytes() == self.CONTENT
-        assert server.log == [300_000 if ranges else 0]
+        assert server.log == ([have] if ranges else [0, 0])
         assert [p.name for p in tmp_path.iterdir()] == ["file.bin"]
 
     def test_complete_part_is_only_checked(self, server, tmp_path):
         (tmp_path / "file.bin.part").write_bytes(self.CONTENT)
         path = download(self.remote(server({"file.bin": self.CONTENT})), tmp_path / "file.bin")
         assert path.read_bytes() == self.CONTENT
+        assert server.log == []
+
+    @pytest.mark.parametrize("part", [CONTENT + b"more", b"other" * 1000], ids=["longer", "another"])
+    def test_a_damaged_part_is_fetched_again(self, server, tmp_path, part):
+        (tmp_path / "file.bin.part").write_bytes(part)
+        path = download(self.remote(server({"file.bin": self.CONTENT})), tmp_path / "file.bin")
+        assert path.read_bytes() == self.CONTENT
+        assert server.log == [len(part), 0]
 
     def test_wrong_checksum_leaves_nothing(self, server, tmp_path):
         remote = self.remote(server({"file.bin": self.CONTENT[::-1]}))
@@ -344,17 +354,12 @@ class TestDownload:
             download(remote, tmp_path / "file.bin")
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize(
-        ("length", "words"), [(True, "announces 700000 bytes"), (False, "sends more than the 1000 bytes")]
-    )
-    def test_too_large(self, server, tmp_path, length, words):
-        remote = self.remote(server({"file.bin": self.CONTENT}, length=length), max_bytes=1000)
-        with pytest.raises(ConnectionError, match=words):
-            download(remote, tmp_path / "file.bin")
-        assert not (tmp_path / "file.bin").exists()
+    def test_a_length_that_is_not_announced(self, server, tmp_path):
+        remote = self.remote(server({"file.bin": self.CONTENT}, length=False))
+        assert download(remote, tmp_path / "file.bin").read_bytes() == self.CONTENT
 
     def test_not_there(self, server, tmp_path):
-        with pytest.raises(ConnectionError, match="404"):
+        with pytest.raises(ConnectionError, match=r"404.*save it as .*file\.bin"):
             download(self.remote(server({})), tmp_path / "file.bin")
 
     def test_only_http(self, tmp_path):
@@ -372,9 +377,11 @@ class TestDownload:
         assert path.read_bytes() == self.CONTENT
         assert server.log == [0]
 
-    def test_progress_bar_names_the_file(self, server, tmp_path, capsys):
-        download(self.remote(server({"file.bin": self.CONTENT})), tmp_path / "file.bin", progress=True)
-        assert "file.bin" in capsys.readouterr().err
+    @pytest.mark.parametrize("terminal", [True, False])
+    def test_progress_is_shown_on_a_terminal(self, server, tmp_path, monkeypatch, capsys, terminal):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+        download(self.remote(server({"file.bin": self.CONTENT})), tmp_path / "file.bin")
+        assert ("B/s" in capsys.readouterr().err) == terminal
 
 
 class TestArchive:
@@ -425,11 +432,18 @@ class TestArchive:
 
     @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:evil"])
     @pytest.mark.parametrize("kind", ["zip", "tar"])
-    def test_names_that_leave_the_folder(self, tmp_path, kind, name):
+    def test_names_that_would_leave_the_folder(self, tmp_path, kind, name):
+        """A tar file with ".." is refused; otherwise the file lies in the folder, whatever it is called."""
         files = {"good": b"1", name: b"2"}
-        with pytest.raises(ValueError, match="leaves its folder"):
-            self.unpack(tmp_path, self.zip_bytes(files) if kind == "zip" else tar_bytes(files))
-        assert [p.name for p in tmp_path.rglob("*")] == ["archive"]
+        content = self.zip_bytes(files) if kind == "zip" else tar_bytes(files)
+        if kind == "tar" and ".." in Path(name).parts:
+            with pytest.raises(ValueError, match="leaves its folder"):
+                self.unpack(tmp_path, content)
+        else:
+            self.unpack(tmp_path, content)
+        outside = [p.name for p in tmp_path.rglob("*") if tmp_path / "out" not in (p, *p.parents)]
+        assert outside == ["archive"]
+        assert not Path("/evil").exists()
 
     @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
     def test_links_and_devices_in_tar(self, tmp_path, kind):
@@ -442,14 +456,15 @@ class TestArchive:
             self.unpack(tmp_path, buffer.getvalue())
         assert not (tmp_path / "out").exists()
 
-    def test_links_in_zip(self, tmp_path):
+    def test_links_in_zip_become_plain_files(self, tmp_path):
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as file:
             info = zipfile.ZipInfo("link")
             info.external_attr = 0o120777 << 16
             file.writestr(info, "/etc/passwd")
-        with pytest.raises(ValueError, match="link or device"):
-            self.unpack(tmp_path, buffer.getvalue())
+        link = self.unpack(tmp_path, buffer.getvalue()) / "link"
+        assert not link.is_symlink()
+        assert link.read_text() == "/etc/passwd"
 
     @pytest.mark.parametrize("kind", ["zip", "tar"])
     def test_bombs(self, tmp_path, kind):
@@ -630,11 +645,6 @@ class TestBreakHis:
         assert labelled.class_names == tuple(BREAKHIS_CLASSES)
         np.testing.assert_array_equal(X[:, 0, 0, 0], 10 * y)
 
-    def test_one_magnification(self, tree):
-        assert load_dataset("breakhis").load(magnification="400X").y.tolist() == list(range(8))
-        with pytest.raises(ValueError, match="magnification"):
-            load_dataset("breakhis").load(magnification="30X")
-
     def test_decoded_once(self, tree, monkeypatch):
         first = load_dataset("breakhis").load(size=8)
         monkeypatch.setattr("osls.datasets.image_sets.read_image", None)
@@ -692,11 +702,6 @@ class TestDermNet:
         labelled = load_dataset("dermnet").load(size=8)
         assert labelled.y.tolist() == list(range(23))
         assert labelled.class_names[3] == "Disease 03 Photos"
-        assert load_dataset("dermnet").load(size=8, split="test").X.max() == 0
-
-    def test_other_splits_are_refused(self, data):
-        with pytest.raises(ValueError, match="split must be 'train' or 'test'; got 'all'"):
-            load_dataset("dermnet").load(split="all")
 
     def test_zip(self, data, tmp_path):
         self.fill(tmp_path / "new")

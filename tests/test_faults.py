@@ -387,7 +387,7 @@ def test_a_path_through_a_file(tables, tmp_path):
 
 
 def remote_file(url: str, content: bytes) -> RemoteFile:
-    return RemoteFile(f"{url}/data.bin", "sha256:" + hashlib.sha256(content).hexdigest(), max_bytes=10**7)
+    return RemoteFile(f"{url}/data.bin", "sha256:" + hashlib.sha256(content).hexdigest())
 
 
 @pytest.fixture

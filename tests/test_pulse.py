@@ -56,7 +56,7 @@ def test_golden_numbers(digits_problem):
 
 
 def test_default_models_on_easy_data(problem):
-    model = PULSE(max_steps=200, random_state=0).fit(**problem.training_data())
+    model = PULSE(max_steps=200, n_bootstrap=2, random_state=0).fit(**problem.training_data())
     assert abs(model.novel_prevalence_ - problem.target_marginal[-1]) < 0.03
     assert np.mean(model.target_labels_ == problem.y_target) > 0.97
     steps = [record["step"] for record in model.history_]
@@ -65,8 +65,8 @@ def test_default_models_on_easy_data(problem):
 
 
 def test_paper_recipe_on_easy_data():
-    problem = simulate_osls(*blobs(sizes=(500, 500, 500, 500)), novel=[3], random_state=0)
-    model = PULSE(recipe="paper", random_state=0).fit(**problem.training_data())
+    problem = simulate_osls(*blobs(sizes=(300, 300, 300, 300)), novel=[3], random_state=0)
+    model = PULSE(recipe="paper", max_steps=600, n_bootstrap=2, random_state=0).fit(**problem.training_data())
     assert abs(model.novel_prevalence_ - problem.target_marginal[-1]) < 0.1
     assert np.mean(model.target_labels_ == problem.y_target) > 0.9
     steps = list(dict.fromkeys(entry["step"] for entry in model.history_))
@@ -281,8 +281,9 @@ def test_objectives(problem, objective):
         discriminator="mlp",
         objective=objective,
         mixture=DEDPUL(),
-        n_folds=3,
+        n_folds=2,
         max_steps=300,
+        n_bootstrap=2,
         random_state=0,
     ).fit(**problem.training_data())
     assert abs(model.novel_prevalence_ - problem.target_marginal[-1]) < 0.1
@@ -337,8 +338,9 @@ def test_verbose_shows_progress(problem, capsys):
 
 
 def test_threads_do_not_change_the_answer(problem):
-    one = PULSE(source_classifier="trees", discriminator="trees", rounds=1, n_jobs=1, random_state=0)
-    two = PULSE(source_classifier="trees", discriminator="trees", rounds=1, n_jobs=2, random_state=0)
+    few = {"rounds": 1, "n_folds": 2, "n_bootstrap": 2, "random_state": 0}
+    one = PULSE(source_classifier="trees", discriminator="trees", n_jobs=1, **few)
+    two = PULSE(source_classifier="trees", discriminator="trees", n_jobs=2, **few)
     np.testing.assert_allclose(
         one.fit(**problem.training_data()).target_proba_, two.fit(**problem.training_data()).target_proba_
     )

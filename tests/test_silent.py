@@ -283,7 +283,7 @@ class TestThreads:
     @pytest.mark.parametrize("parameters", [QUICK, NETWORK], ids=["trees", "mlp"])
     def test_fits_in_four_threads_are_those_in_one(self, wine, parameters):
         def answers(seed):
-            model = PULSE(**parameters, random_state=seed)
+            model = PULSE(**parameters | {"n_folds": 2, "n_bootstrap": 2}, random_state=seed)
             return model.fit(wine.X_source, wine.y_source, X_target=wine.X_target).target_proba_
 
         with warnings.catch_warnings():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zlib
 
 import numpy as np
@@ -106,7 +105,7 @@ class TestMerging:
         coarse = summary(values, capacity=64)
         assert 16 < len(coarse.counts.number) <= 64
         for edge in coarse.counts.lower_edge:
-            assert coarse.share_at_least(edge) == pytest.approx(np.mean(values >= edge))
+            assert coarse.sample().share_at_least(edge) == pytest.approx(np.mean(values >= edge))
         assert coarse.mean == pytest.approx(values.mean())
         assert coarse.range == (values.min(), values.max())
 
@@ -133,20 +132,17 @@ class TestMerging:
 class TestStoring:
     @settings(max_examples=30, deadline=None)
     @given(values=score_lists, capacity=st.integers(2, 30), weighted=st.booleans())
-    def test_bytes_and_json_restore_everything(self, values, capacity, weighted):
+    def test_bytes_restore_everything(self, values, capacity, weighted):
         stored = summary(values, np.arange(len(values)) + 1.0 if weighted else None, capacity)
-        for restored in (
-            ScoreSummary.from_bytes(stored.to_bytes()),
-            ScoreSummary.from_json(stored.to_json()),
-        ):
-            assert restored == stored
-            assert restored.to_json() == stored.to_json()
-            assert restored.update([0.5]) == merge_all([stored, summary([0.5], capacity=capacity)])
+        restored = ScoreSummary.from_bytes(stored.to_bytes())
+        assert restored == stored
+        assert restored.to_bytes() == stored.to_bytes()
+        assert restored.update([0.5]) == merge_all([stored, summary([0.5], capacity=capacity)])
 
-    def test_an_empty_summary_and_a_foreign_text(self):
-        assert ScoreSummary.from_bytes(ScoreSummary().to_bytes()).n == 0
-        with pytest.raises(ValueError, match=r"not a stored ScoreSummary"):
-            ScoreSummary.from_json(json.dumps({"n": 3}))
+    def test_an_empty_summary_and_another_kind_of_summary(self):
+        assert ScoreSummary.from_bytes(ScoreSummary().to_bytes()) == ScoreSummary()
+        with pytest.raises(ValueError, match=r"not a stored summary: expected the format 'osls.ScoreSummary"):
+            ScoreSummary.from_bytes(ProbabilitySummary(2).to_bytes())
         assert ScoreSummary().sample().scores.tolist() == []
         assert ScoreSummary().update([]) == ScoreSummary()
 
@@ -194,12 +190,12 @@ class TestShare:
             assert share == pytest.approx(half.fit(positive, unlabeled).alpha_, abs=0.02)
             assert share == pytest.approx(0.5, abs=0.03)
 
-    def test_classes_can_be_weighted_after_the_fact(self):
+    def test_classes_can_be_weighted(self):
         rng = np.random.default_rng(0)
         classes = [rng.beta(6, 2, 20_000), rng.beta(20, 2, 5000)]
         unlabeled = np.r_[rng.beta(6, 2, 3000), rng.beta(20, 2, 9000), rng.beta(1, 6, 8000)]
         factor = [0.25 / 20_000, 0.75 / 5000]
-        joined = merge_all(summary(c).scaled(f) for c, f in zip(classes, factor, strict=True))
+        joined = merge_all(summary(c, np.full(len(c), f)) for c, f in zip(classes, factor, strict=True))
         exact = BBE().fit(np.concatenate(classes), unlabeled, np.repeat(factor, [20_000, 5000])).alpha_
         assert estimate_share(joined, summary(unlabeled), n_boot=0).alpha == pytest.approx(exact, abs=0.002)
         assert exact == pytest.approx(0.6, abs=0.03)
@@ -259,8 +255,6 @@ class TestShare:
             summary([0.1], [-1.0])
         with pytest.raises(ValueError, match="capacity"):
             ScoreSummary(1)
-        with pytest.raises(ValueError, match="factor"):
-            some.scaled(0)
 
 
 def gaussian_classes(seed, n, k, separation, mix=None):
@@ -355,7 +349,7 @@ class TestMix:
         assert some.update(np.empty((0, 2))).to_bytes() == before
         foreign = io.BytesIO()
         np.savez(foreign, head=np.frombuffer(b'{"format": "other"}', np.uint8))
-        with pytest.raises(ValueError, match="not a stored ProbabilitySummary: expected the format"):
+        with pytest.raises(ValueError, match=r"expected the format .osls.ProbabilitySummary"):
             ProbabilitySummary.from_bytes(zlib.compress(foreign.getvalue()))
 
     @pytest.mark.parametrize(

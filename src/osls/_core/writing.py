@@ -66,18 +66,18 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def only_writer(path: Path) -> Iterator[None]:
+def only_writer(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Keep other processes of the same user on this machine from writing ``path`` meanwhile.
 
     Raises
     ------
     BlockingIOError
-        At once, if another process is at it.
+        At once, if another process is at it; with ``wait``, its end is waited for.
     """
     path = Path(os.path.realpath(path))
     # Not beside the file: a process that is killed would leave it there.
     name = hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
-    lock = FileLock(_own_folder() / f"{name}.lock", timeout=0)
+    lock = FileLock(_own_folder() / f"{name}.lock", timeout=-1 if wait else 0)
     try:
         lock.acquire()
     except Timeout:

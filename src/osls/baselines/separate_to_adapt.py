@@ -38,8 +38,6 @@ class SeparateToAdapt(DeepAdapter):
     ----------
     extreme : float, default=1/16
         Share of a batch that counts as certainly novel, and as certainly known (2 of 32 for the authors).
-    known_by_class : bool, default=True
-        Whether the certainly known rows are the most similar to each class rather than to any class.
     alignment, confidence, novelty : float, default=0.3, 0.1, 0.3
         Weights of the adversarial loss, of the entropy of target rows, and of the novel class's loss.
     align : bool, default=True
@@ -55,7 +53,7 @@ class SeparateToAdapt(DeepAdapter):
     scratch and do change, so the separator's weights are computed once, on the features it was trained on.
     Also, the rows most similar to *any* class, which the authors take as certainly known, are here all of the
     one or two easiest classes: the separator learns those against the rest, and ranks the novel rows hardly
-    lower than the known ones (``known_by_class=False`` shows it). So each class selects its own rows.
+    lower than the known ones. So each class selects its own rows.
 
     References
     ----------
@@ -78,7 +76,6 @@ class SeparateToAdapt(DeepAdapter):
         self,
         *,
         extreme: float = 1 / 16,
-        known_by_class: bool = True,
         alignment: float = 0.3,
         confidence: float = 0.1,
         novelty: float = 0.3,
@@ -86,7 +83,6 @@ class SeparateToAdapt(DeepAdapter):
     ):
         super().__init__(**shared)
         self.extreme = extreme
-        self.known_by_class = known_by_class
         self.alignment = alignment
         self.confidence = confidence
         self.novelty = novelty
@@ -115,9 +111,8 @@ class SeparateToAdapt(DeepAdapter):
 
     def _separate(self, fit: Fit, batch: Batch) -> Tensor:
         similarity = fit.net["similarity"](batch.target).detach()
-        novel, known = extremes(similarity.amax(dim=1), self.extreme)
-        if self.known_by_class:
-            known = similarity.argmax(dim=0).unique()
+        novel, _ = extremes(similarity.amax(dim=1), self.extreme)
+        known = similarity.argmax(dim=0).unique()
         separator, features = fit.net["separator"], batch.target.detach()
         return self._learn_similarity(fit, batch) + domain_loss(
             separator(features[known]), separator(features[novel])

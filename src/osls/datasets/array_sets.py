@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 
 from osls._core.arrays import AnyArray
-from osls.datasets.download import Origin, RemoteFile, download, find_first
-from osls.datasets.loading import Labelled, cache_folder, data_folder, data_folders, named_classes
+from osls.datasets.download import Origin, RemoteFile, download, find_file, find_first
+from osls.datasets.loading import Labelled, cache_folder, data_folders, named_classes
 
 _UCI = "https://archive.ics.uci.edu/dataset"
 _PUBLISHED = {
@@ -46,14 +46,9 @@ def load_digits(*, download: bool = False) -> Labelled:
 
 def load_npz(name: str, *, download: bool = False) -> Labelled:
     """Load ``<name>.npz`` with X, y and class_names, or with X_train, y_train, X_test, y_test of pixels."""
-    path = find_first((f"{name}.npz",))
-    if path is None:
-        data_folder()
-        source = f" The data is published at {_PUBLISHED[name]}" if name in _PUBLISHED else " Make it"
-        raise FileNotFoundError(
-            f"{name}.npz is not in the folder that OSLS_DATA names.{source}: save it there with the arrays "
-            "X (n x features), y (n class numbers) and class_names."
-        )
+    source = f"The data is published at {_PUBLISHED[name]}" if name in _PUBLISHED else "Make it"
+    arrays = "the arrays X (n x features), y (n class numbers) and class_names"
+    path = find_file(f"{name}.npz", f"{source}: save it there with {arrays}.")
     with np.load(path, allow_pickle=False) as file:
         names = file.get("class_names")
         if "X" in file:
@@ -88,7 +83,7 @@ def _mnist_file(name: str, allowed: bool, url: str) -> Path:
     plain = name.removesuffix(".gz")
     path = find_first(tuple(folder + file for folder in _MNIST_FOLDERS for file in (plain, name)))
     if path is None and allowed:
-        remote = RemoteFile(f"{url}/{name}", _MNIST[name], max_bytes=20_000_000)
+        remote = RemoteFile(f"{url}/{name}", _MNIST[name])
         return download(remote, cache_folder() / "data" / "mnist" / name)
     if path is None:
         looked = ", ".join(str(folder) for folder in data_folders())
@@ -143,7 +138,7 @@ def _origin(title: str, folder: str, archive: str, md5: str) -> Origin:
         advice=f"Download the binary version, {_URL}/{archive}.tar.gz (md5 {md5}); the Python version is not "
         "supported, because unpickling can run code.",
         archives=(f"{archive}.tar.gz",),
-        remote=RemoteFile(f"{_URL}/{archive}.tar.gz", f"md5:{md5}", max_bytes=200_000_000),
+        remote=RemoteFile(f"{_URL}/{archive}.tar.gz", f"md5:{md5}"),
         max_bytes=200_000_000,
     )
 

@@ -1,33 +1,28 @@
 """Find a data set on disk, unpack it safely, download and verify it, or tell the user what to do.
 
-From an archive only plain files and folders are written. A link, a device, a name that leaves the folder, or
-more bytes or files than the data set can have stops the extraction, and everything extracted is deleted.
+From an archive only plain files and folders are written, all below one folder. A link or a device in a tar
+file, or more bytes or files than the data set can have, stops the extraction, and nothing is left of it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import stat
+import sys
 import tarfile
-import tempfile
-import urllib.error
-import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from functools import partial
+from pathlib import Path
 
-from osls.datasets.loading import cache_folder, data_folders
+from osls._core.extras import require
+from osls._core.writing import only_writer, sync
+from osls.datasets.loading import cache_folder, data_folders, whole_folder
 
-_UNPACKED_BLOCK = 1 << 20
-
-# Name, whether it is a folder, and how to read it.
-_Member = tuple[str, bool, Callable[[], IO[bytes]]]
+_BLOCK = 1 << 15
+_TIMEOUT = 60
 
 
 def unpack(archive: Path, folder: Path, *, max_bytes: int, max_files: int = 2_000_000) -> Path:
@@ -49,93 +44,47 @@ def unpack(archive: Path, folder: Path, *, max_bytes: int, max_files: int = 2_00
     """
     if folder.exists():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
-        _extract(archive, scratch, max_bytes, max_files)
-        try:
-            os.rename(scratch, folder)
-        except OSError:
-            if not folder.exists():  # otherwise another process was faster
-                raise
+        with whole_folder(folder) as scratch:
+            _extract(archive, scratch, max_bytes, max_files)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{archive} is damaged, or neither a zip nor a tar file: {error}") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return folder
 
 
 def _extract(archive: Path, folder: Path, max_bytes: int, max_files: int) -> None:
-    left = max_bytes
-    for count, (name, is_folder, read) in enumerate(_members(archive)):
-        if count >= max_files:
-            raise ValueError(f"{archive} holds more than {max_files} files; not unpacked.")
-        target = folder / _inside(name, archive)
-        if is_folder:
-            target.mkdir(parents=True, exist_ok=True)
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with read() as source, target.open("wb") as out:
-            left -= _copy(source, out, left, archive, max_bytes)
-
-
-def _members(archive: Path) -> Iterator[_Member]:
     if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as file:
-            for info in file.infolist():
-                kind = stat.S_IFMT(info.external_attr >> 16)
-                if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                    raise ValueError(f"{archive} holds a link or device, {info.filename!r}; not unpacked.")
-                yield info.filename, info.is_dir(), lambda info=info: file.open(info)  # type: ignore[misc]
+        with zipfile.ZipFile(archive) as packed:
+            _check_sizes(archive, [info.file_size for info in packed.infolist()], max_bytes, max_files)
+            # It writes no links, and no more bytes than were stated; leading "/" and ".." are left out.
+            packed.extractall(folder)
         return
     with tarfile.open(archive) as tar:
-        for member in tar:
-            if not (member.isreg() or member.isdir()):
-                raise ValueError(f"{archive} holds a link or device, {member.name!r}; not unpacked.")
-            yield member.name, member.isdir(), lambda member=member: _tar_file(tar, member)  # type: ignore[misc]
+        members = tar.getmembers()
+        _check_sizes(archive, [member.size for member in members], max_bytes, max_files)
+        if not all(member.isreg() or member.isdir() for member in members):
+            raise ValueError(f"{archive} holds a link or device; not unpacked.")
+        try:
+            tar.extractall(folder, members, filter="data")
+        except tarfile.FilterError as error:
+            raise ValueError(
+                f"{archive} holds a name that leaves its folder; not unpacked: {error}"
+            ) from None
 
 
-def _tar_file(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-    file = tar.extractfile(member)
-    assert file is not None  # None only for members that are not regular files
-    return file
-
-
-def _inside(name: str, archive: Path) -> PurePosixPath:
-    """Return a member's name as a relative path that stays inside the folder."""
-    path = PurePosixPath(name.replace("\\", "/"))
-    if (
-        path.is_absolute()
-        or ".." in path.parts
-        or ":" in (path.parts[0] if path.parts else "")
-        or "\0" in name
-    ):
-        raise ValueError(f"{archive} holds {name!r}, which leaves its folder; not unpacked.")
-    return path
-
-
-def _copy(source: IO[bytes], out: IO[bytes], left: int, archive: Path, limit: int) -> int:
-    """Copy the real bytes and count them: the size that the archive states may be wrong."""
-    copied = 0
-    while block := source.read(_UNPACKED_BLOCK):
-        copied += len(block)
-        if copied > left:
-            raise ValueError(f"{archive} unpacks to more than {limit} bytes; not unpacked.")
-        out.write(block)
-    return copied
-
-
-_BLOCK = 1 << 18
-_TIMEOUT = 60
+def _check_sizes(archive: Path, sizes: Sequence[int], max_bytes: int, max_files: int) -> None:
+    if len(sizes) > max_files:
+        raise ValueError(f"{archive} holds more than {max_files} files; not unpacked.")
+    if sum(sizes) > max_bytes:
+        raise ValueError(f"{archive} unpacks to more than {max_bytes} bytes; not unpacked.")
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on a server: its URL, its checksum ("md5:..." or "sha256:..."), and its largest size."""
+    """A file on a server: its URL and its checksum ("md5:..." or "sha256:...")."""
 
     url: str
     checksum: str
-    max_bytes: int = 1 << 30
 
     @property
     def name(self) -> str:
@@ -143,8 +92,8 @@ class RemoteFile:
         return self.url.rsplit("/", 1)[-1]
 
 
-def download(remote: RemoteFile, path: Path, *, progress: bool | None = None) -> Path:
-    """Download a file unless it exists.
+def download(remote: RemoteFile, path: Path) -> Path:
+    """Download a file unless it exists; on a terminal, with a progress bar.
 
     While it is incomplete it is called ``<name>.part``, and the next call resumes it. A file with a wrong
     checksum is deleted.
@@ -155,8 +104,6 @@ def download(remote: RemoteFile, path: Path, *, progress: bool | None = None) ->
         What to fetch.
     path : Path
         Where to put it.
-    progress : bool, optional
-        Show a progress bar on stderr; by default if that is a terminal.
 
     Returns
     -------
@@ -169,110 +116,85 @@ def download(remote: RemoteFile, path: Path, *, progress: bool | None = None) ->
         raise ValueError(f"cannot download {remote.url}: only http and https addresses are allowed.")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
-    with part.open("ab") as file, _alone(file):
+    with only_writer(path, wait=True):
         # Another process may have finished while this one waited.
-        if path.exists():
-            return path
-        try:
-            _fetch(remote, file, progress)
-        except (urllib.error.URLError, OSError) as error:
-            raise ConnectionError(
-                f"could not download {remote.url}: {error}. Run again to resume after the "
-                f"{file.tell()} bytes in {part}, or download the file yourself and save it as {path}."
-            ) from error
-        file.flush()
-        os.fsync(file.fileno())
-        try:
-            check(part, remote)
-        except ValueError:
-            part.unlink()
-            raise
-        if os.name == "nt":  # Windows cannot rename an open file
-            file.close()
-        os.replace(part, path)
+        if not path.exists():
+            _fetch(remote, part, path)
+            os.replace(part, path)
     return path
+
+
+def _fetch(remote: RemoteFile, part: Path, path: Path) -> None:
+    """Download the file, or the rest of it, and check it."""
+    try:
+        if part.exists() and not _matches(part, remote):
+            _append(remote, part)
+            if not _matches(part, remote):
+                part.unlink()  # the server sent all again instead of the rest, or the part was damaged
+        if not part.exists():
+            _append(remote, part)
+    except OSError as error:
+        have = part.stat().st_size if part.exists() else 0
+        raise ConnectionError(
+            f"could not download {remote.url}: {error}. Run again to resume after the {have} bytes in "
+            f"{part}, or download the file yourself and save it as {path}."
+        ) from error
+    try:
+        check(part, remote)
+    except ValueError:
+        part.unlink()
+        raise
+    sync(part)
+
+
+def _append(remote: RemoteFile, part: Path) -> None:
+    """Request what follows the bytes that are there, and add it to them."""
+    pooch = require("pooch", extra="bench")
+    with part.open("ab") as file:
+        headers = {"Accept-Encoding": "identity"}
+        if file.tell():
+            headers["Range"] = f"bytes={file.tell()}-"
+        fetch = pooch.HTTPDownloader(
+            progressbar=sys.stderr.isatty(), chunk_size=_BLOCK, timeout=_TIMEOUT, headers=headers
+        )
+        try:
+            fetch(remote.url, file, None)
+        except OSError as error:
+            # Range not satisfiable: nothing follows these bytes, and the checksum decides what they are.
+            if getattr(getattr(error, "response", None), "status_code", None) != 416:
+                raise
+
+
+def _matches(path: Path, remote: RemoteFile) -> bool:
+    return _digest(path, remote) == remote.checksum.partition(":")[2]
+
+
+def _digest(path: Path, remote: RemoteFile) -> str:
+    # Several publishers give only MD5; it detects damage, but does not stop an attacker.
+    kind = partial(hashlib.new, remote.checksum.partition(":")[0], usedforsecurity=False)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, kind).hexdigest()
 
 
 def check(path: Path, remote: RemoteFile) -> None:
     """Raise ValueError unless the file has the checksum of the official one."""
-    kind, wanted = remote.checksum.split(":", 1)
-    # Several publishers give only MD5; it detects damage, but does not stop an attacker.
-    digest = hashlib.md5(usedforsecurity=False) if kind == "md5" else hashlib.new(kind)
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    if digest.hexdigest() != wanted:
+    if not _matches(path, remote):
+        kind, _, wanted = remote.checksum.partition(":")
         raise ValueError(
-            f"{path} is damaged or is another file: its {kind} is {digest.hexdigest()}, not {wanted} as that "
-            f"of {remote.url}. Delete it and fetch it again."
+            f"{path} is damaged or is another file: its {kind} is {_digest(path, remote)}, not {wanted} as "
+            f"that of {remote.url}. Delete it and fetch it again."
         )
 
 
-def _fetch(remote: RemoteFile, file: IO[bytes], progress: bool | None) -> None:
-    """Download the missing part of the file."""
-    have = file.tell()
-    request = urllib.request.Request(remote.url, headers={"Range": f"bytes={have}-"} if have else {})
-    try:
-        response = urllib.request.urlopen(request, timeout=_TIMEOUT)  # nosec B310  # download lets only http(s) pass
-    except urllib.error.HTTPError as error:
-        if error.code == 416 and have:  # nothing after these bytes: the checksum decides
-            return
-        raise
-    with response:
-        if have and response.status != 206:  # the server sends the whole file again
-            file.truncate(0)
-            have = 0
-        length = response.headers.get("Content-Length")
-        total = None if length is None else have + int(length)
-        if total is not None and total > remote.max_bytes:
-            raise OSError(f"the server announces {total} bytes, more than the {remote.max_bytes} expected")
-        with _progress_bar(remote.name, total, have, progress) as advance:
-            for block in iter(lambda: response.read1(_BLOCK), b""):
-                have += len(block)
-                if have > remote.max_bytes:
-                    raise OSError(f"the server sends more than the {remote.max_bytes} bytes expected")
-                file.write(block)
-                advance(len(block))
-    if total is not None and have < total:
-        raise OSError(f"the connection closed after {have} of {total} bytes")
-
-
-@contextmanager
-def _alone(file: IO[bytes]) -> Iterator[None]:
-    """Keep other processes from writing the same file, where the system can lock files."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        # Another process may have written to the file before this one got the lock.
-        file.seek(0, os.SEEK_END)
-        yield
-    finally:
-        fcntl.flock(file, fcntl.LOCK_UN)
-
-
-@contextmanager
-def _progress_bar(
-    name: str, total: int | None, done: int, visible: bool | None
-) -> Iterator[Callable[[int], None]]:
-    from rich import progress as bars
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    columns: tuple[Any, ...] = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.DownloadColumn(),
-        bars.TransferSpeedColumn(),
-        bars.TimeRemainingColumn(),
-    )
-    shown = console.is_terminal if visible is None else visible
-    with bars.Progress(*columns, console=console, disable=not shown) as bar:
-        task = bar.add_task(name, total=total, completed=done)
-        yield lambda amount: bar.advance(task, amount)
+def find_file(name: str, advice: str) -> Path:
+    """Return the path of a file below a data folder, or raise FileNotFoundError with this advice."""
+    path = find_first((name,))
+    if path is None:
+        raise FileNotFoundError(
+            f"{name} was not found: set the environment variable OSLS_DATA to the folder that holds it. "
+            f"{advice}"
+        )
+    return path
 
 
 def find_first(paths: tuple[str, ...]) -> Path | None:

@@ -8,13 +8,12 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from osls._core.arrays import AnyArray
 from osls._core.extras import require
-from osls.datasets.download import Origin, RemoteFile, download, find_first
+from osls.datasets.download import Origin, RemoteFile, download, find_file, find_first
 from osls.datasets.loading import Labelled, cache_folder, named_classes, prepared
 
 # Photographs have fewer pixels; decoding a file with more could fill the memory.
@@ -94,54 +93,38 @@ BREAKHIS_CLASSES = {
     "mucinous_carcinoma": "malignant",
     "papillary_carcinoma": "malignant",
 }
-_MAGNIFICATIONS = ("40X", "100X", "200X", "400X")
 
 
-def load_dermnet(
-    *, size: int = 64, split: Literal["train", "test"] = "train", download: bool = False
-) -> Labelled:
+def load_dermnet(*, size: int = 64, download: bool = False) -> Labelled:
     """Load the photographs of 23 skin diseases as uint8 of shape (n, size, size, 3).
 
-    The paper makes its problems from the training folder, at 224 pixels.
+    They are those of the training folder, from which the paper makes its problems, at 224 pixels.
     """
-    if split not in ("train", "test"):
-        raise ValueError(f"split must be 'train' or 'test'; got {split!r}.")
-    root = DERMNET.find(download=download) / split
+    root = DERMNET.find(download=download) / "train"
     folders = sorted(folder for folder in root.iterdir() if folder.is_dir()) if root.is_dir() else []
     if len(folders) != _DERMNET_CLASSES:
         raise ValueError(
             f"{root} has {len(folders)} class folders instead of {_DERMNET_CLASSES}. {DERMNET.advice}"
         )
-    return _folders_as_classes(f"dermnet-{split}", [image_files(folder) for folder in folders], folders, size)
+    return _folders_as_classes("dermnet-train", folders, size)
 
 
-def load_breakhis(
-    *,
-    size: int = 64,
-    magnification: Literal["all", "40X", "100X", "200X", "400X"] = "all",
-    download: bool = False,
-) -> Labelled:
+def load_breakhis(*, size: int = 64, download: bool = False) -> Labelled:
     """Load microscope images of eight breast tumours as uint8 of shape (n, size, size, 3).
 
-    Classes 0 to 3 are benign, 4 to 7 malignant. The paper takes all four magnifications together, at 224
-    pixels.
+    Classes 0 to 3 are benign, 4 to 7 malignant. As in the paper, which takes 224 pixels, the four
+    magnifications are together.
     """
-    if magnification != "all" and magnification not in _MAGNIFICATIONS:
-        raise ValueError(f"magnification must be 'all' or one of {_MAGNIFICATIONS}; got {magnification!r}.")
     breast = BREAKHIS.find(download=download) / "histology_slides" / "breast"
     folders = [breast / kind / "SOB" / name for name, kind in BREAKHIS_CLASSES.items()]
     missing = [folder for folder in folders if not folder.is_dir()]
     if missing:
         raise FileNotFoundError(f"{missing[0]} is missing. {BREAKHIS.advice}")
-    # .../<patient>/<magnification>/<image>.png
-    files = [
-        [path for path in image_files(folder) if magnification in ("all", path.parent.name)]
-        for folder in folders
-    ]
-    return _folders_as_classes(f"breakhis-{magnification}", files, folders, size)
+    return _folders_as_classes("breakhis-all", folders, size)
 
 
-def _folders_as_classes(name: str, files: list[list[Path]], folders: list[Path], size: int) -> Labelled:
+def _folders_as_classes(name: str, folders: list[Path], size: int) -> Labelled:
+    files = [image_files(folder) for folder in folders]
     for folder, inside in zip(folders, files, strict=True):
         if not inside:
             raise FileNotFoundError(f"{folder} holds no image files.")
@@ -152,13 +135,12 @@ def _folders_as_classes(name: str, files: list[list[Path]], folders: list[Path],
 
 def load_breakhis400x(*, download: bool = False) -> Labelled:
     """Load ``breakhis400x.npz``: 1,693 images of 64 x 96 pixels, the 400-fold magnification only."""
-    path = find_first(("breakhis400x.npz",))
-    if path is None:
-        raise FileNotFoundError(
-            "breakhis400x.npz is not in the folder that OSLS_DATA names. Save it there with the arrays X "
-            "(n x 64 x 96 x 3, uint8), y (n class numbers) and class_names, of the 400X images of BreakHis. "
-            f"{BREAKHIS.advice} Or use the data set 'breakhis', which reads these image files directly."
-        )
+    path = find_file(
+        "breakhis400x.npz",
+        "Save it there with the arrays X (n x 64 x 96 x 3, uint8), y (n class numbers) and class_names, of "
+        f"the 400X images of BreakHis. {BREAKHIS.advice} Or use the data set 'breakhis', which reads these "
+        "image files directly.",
+    )
     with np.load(path, allow_pickle=False) as file:
         X, y = np.asarray(file["X"]), np.asarray(file["y"])
         names = named_classes(y, file["class_names"])
@@ -338,5 +320,5 @@ def _hierarchy_folder(allowed: bool, url: str = _URL) -> Path:
         )
     folder = cache_folder() / "data" / "breeds"
     for name, checksum in _FILES.items():
-        download(RemoteFile(f"{url}/{name}", checksum, max_bytes=1_000_000), folder / name)
+        download(RemoteFile(f"{url}/{name}", checksum), folder / name)
     return folder

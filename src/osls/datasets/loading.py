@@ -15,6 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,17 +68,6 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "osls"
 
 
-def data_folder() -> Path:
-    """Return the folder that OSLS_DATA names, or raise an error that says how to set it."""
-    folder = os.environ.get("OSLS_DATA")
-    if not folder:
-        raise FileNotFoundError(
-            "this data set does not ship with scikit-learn: set the environment variable OSLS_DATA to the "
-            "folder that holds its .npz file."
-        )
-    return Path(folder).expanduser()
-
-
 def data_folders() -> list[Path]:
     """Return the folders to search: the one that OSLS_DATA names, then that of downloads."""
     named = os.environ.get("OSLS_DATA")
@@ -104,19 +94,22 @@ def prepared(name: str, key: Any, build: Callable[[Path], tuple[AnyArray, Sequen
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     folder = cache_folder() / "prepared" / f"{name}-{digest}"
     if not folder.exists():
-        _build(folder, build)
+        with whole_folder(folder) as scratch:
+            y, names = build(scratch / "X.npy")
+            np.save(scratch / "y.npy", y, allow_pickle=False)
+            (scratch / "class_names.json").write_text(json.dumps(list(names)), encoding="utf-8")
     names = json.loads((folder / "class_names.json").read_text(encoding="utf-8"))
     X = np.load(folder / "X.npy", mmap_mode="r", allow_pickle=False)
     return Labelled(X, np.load(folder / "y.npy", allow_pickle=False), tuple(names))
 
 
-def _build(folder: Path, build: Callable[[Path], tuple[AnyArray, Sequence[str]]]) -> None:
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Yield a scratch folder that becomes ``folder``, complete, if the block raises no error."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
-        y, names = build(scratch / "X.npy")
-        np.save(scratch / "y.npy", y, allow_pickle=False)
-        (scratch / "class_names.json").write_text(json.dumps(list(names)), encoding="utf-8")
+        yield scratch
         try:
             os.rename(scratch, folder)
         except OSError:

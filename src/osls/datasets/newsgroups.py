@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from osls.datasets import encoders
-from osls.datasets.loading import Labelled, cache_folder, data_folder, data_folders
+from osls.datasets.loading import Labelled, cache_folder, data_folders
 
 _FILE = "20news-bydate_py3.pkz"
 
@@ -21,11 +21,10 @@ def newsgroup_texts(remove: tuple[str, ...] = (), *, download: bool = False) -> 
 
     folders = [folder for folder in data_folders() if (folder / _FILE).exists()]
     if not folders and not download:
-        data_folder()
         raise FileNotFoundError(
-            "20 Newsgroups is not in the folder that OSLS_DATA names: put scikit-learn's "
-            f"{_FILE} there (fetch_20newsgroups(data_home=...) makes it), or pass download=True to let "
-            "scikit-learn fetch it."
+            "20 Newsgroups was not found: set the environment variable OSLS_DATA to a folder with "
+            f"scikit-learn's {_FILE} (fetch_20newsgroups(data_home=...) makes it), or pass download=True to "
+            "let scikit-learn fetch it."
         )
     # scikit-learn downloads the official file and checks its SHA-256.
     home = folders[0] if folders else cache_folder() / "data"

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from osls._core.arrays import AnyArray, Bools
-from osls.datasets.download import Origin, find_first
+from osls._core.extras import require
+from osls.datasets.download import Origin, find_file
 from osls.datasets.loading import Labelled, named_classes, prepared
 
 _GEO = "https://www.ncbi.nlm.nih.gov/geo/query/acc.cgi?acc="
@@ -29,13 +31,9 @@ def load_cells(name: str, *, download: bool = False) -> Labelled:
 
     Counts (whole numbers) become logarithms of counts per 10,000.
     """
-    path = find_first((f"{name}.npz",))
-    if path is None:
-        raise FileNotFoundError(
-            f"{name}.npz is not in the folder that OSLS_DATA names. The data is published at "
-            f"{CELL_FILES[name]}: save it there with the arrays data, indices, indptr and shape of a CSR "
-            "matrix (cells x genes), y (class numbers) and class_names."
-        )
+    arrays = "data, indices, indptr and shape of a CSR matrix (cells x genes), y (class numbers), class_names"
+    advice = f"The data is published at {CELL_FILES[name]}: save it there with the arrays {arrays}."
+    path = find_file(f"{name}.npz", advice)
     with np.load(path, allow_pickle=False) as file:
         parts = (file["data"], file["indices"], file["indptr"])
         X = sparse.csr_matrix(parts, shape=tuple(file["shape"].tolist()))
@@ -103,10 +101,7 @@ def load_tabula_muris(*, download: bool = False) -> Labelled:
 
 def _read(path: Path) -> tuple[Any, AnyArray, AnyArray]:
     """Return counts, cell types and tissues of the annotated cells."""
-    try:
-        import anndata
-    except ImportError as missing:
-        raise ImportError(f"reading {path.name} needs anndata: pip install 'osls[single-cell]'") from missing
+    anndata = require("anndata", extra="single-cell")
     with warnings.catch_warnings():
         # The official file was written by an old version of anndata; the user cannot change that.
         warnings.simplefilter("ignore", anndata.OldFormatWarning)
@@ -142,10 +137,8 @@ def _prepare(counts: Any, types: AnyArray, tissues: AnyArray) -> tuple[AnyArray,
 
 
 def _mean_and_std(X: Any) -> tuple[AnyArray, AnyArray]:
-    n = X.shape[0]
-    mean = X.mean(axis=0).A1
-    variance = (X.multiply(X).mean(axis=0).A1 - mean**2) * n / max(n - 1, 1)
-    return mean, np.sqrt(np.maximum(variance, 0))
+    mean, variance = mean_variance_axis(X, axis=0)
+    return mean, np.sqrt(variance * X.shape[0] / max(X.shape[0] - 1, 1))
 
 
 def variable_genes(

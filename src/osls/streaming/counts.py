@@ -105,14 +105,9 @@ EMPTY = GridCounts(0, np.empty(0, dtype=np.int64), np.empty(0))
 
 def count_keys(keys: Ints, weight: Floats | None, capacity: int, level: int = 0) -> GridCounts:
     """Count keys, at least one, at ``level`` or the lowest level above it that ``capacity`` allows."""
-    numbers = keys >> level
-    if weight is None:
-        number, (mass,) = _sum_by_number(numbers, None)
-        cells = GridCounts(level, number, mass)
-    else:
-        number, (mass, square) = _sum_by_number(numbers, weight, weight**2)
-        cells = GridCounts(level, number, mass, square)
-    return fit_capacity(cells, capacity)
+    columns = (None,) if weight is None else (weight, weight**2)
+    number, sums = _sum_by_number(keys >> level, *columns)
+    return fit_capacity(GridCounts(level, number, *sums), capacity)
 
 
 def add_counts(first: GridCounts, second: GridCounts, capacity: int) -> GridCounts:
@@ -122,13 +117,11 @@ def add_counts(first: GridCounts, second: GridCounts, capacity: int) -> GridCoun
     number = np.concatenate([part.number for part in parts])
     if len(number) == 0:
         return parts[0]
-    mass = np.concatenate([part.mass for part in parts])
-    if first.square is None and second.square is None:
-        number, (mass,) = _sum_by_number(number, mass)
-        return fit_capacity(GridCounts(level, number, mass), capacity)
-    square = np.concatenate([part.squares for part in parts])
-    number, (mass, square) = _sum_by_number(number, mass, square)
-    return fit_capacity(GridCounts(level, number, mass, square), capacity)
+    columns = [np.concatenate([part.mass for part in parts])]
+    if first.square is not None or second.square is not None:
+        columns.append(np.concatenate([part.squares for part in parts]))
+    number, sums = _sum_by_number(number, *columns)
+    return fit_capacity(GridCounts(level, number, *sums), capacity)
 
 
 def coarsen(cells: GridCounts, level: int) -> GridCounts:

@@ -16,16 +16,14 @@ import pyarrow.parquet as pq
 
 from osls import streaming
 from osls._core.arrays import Floats
+from osls._core.extras import require
 from osls._core.writing import draft_of
 from osls.streaming import ProbabilitySummary, merge_all
 from osls.streaming.class_mix import Method, MixEstimate
 from osls.streaming.dask_reader import Reader, reader_for
 
-try:
-    import distributed
-    from dask.delayed import delayed
-except ImportError as error:
-    raise ImportError("osls.streaming.dask needs Dask: pip install 'osls[dask]'") from error
+delayed = require("dask.delayed", extra="dask").delayed
+distributed = require("distributed", extra="dask")
 
 
 @contextmanager
@@ -42,14 +40,14 @@ def connected(client: Any, n_workers: int | None = None) -> Iterator[Any]:
     if isinstance(client, distributed.Client):
         yield client
     elif isinstance(client, str):
-        with _open(distributed.Client, client) as connection:
+        with distributed.Client(client) as connection:
             yield connection
     elif client is None:
         # One thread per worker: the models' libraries use the core better than Python threads do.
         local = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
         with (
-            _open(distributed.LocalCluster, processes=True, **local) as cluster,
-            _open(distributed.Client, cluster) as connection,
+            distributed.LocalCluster(processes=True, **local) as cluster,
+            distributed.Client(cluster) as connection,
         ):
             yield connection
     else:
@@ -59,12 +57,7 @@ def connected(client: Any, n_workers: int | None = None) -> Iterator[Any]:
         )
 
 
-def _open(kind: Any, *arguments: Any, **options: Any) -> Any:
-    """Call a class of Dask that has no type hints."""
-    return kind(*arguments, **options)
-
-
-class _Holder(distributed.WorkerPlugin):
+class _Holder(distributed.WorkerPlugin):  # type: ignore[misc, name-defined]
     """Keeps an object on every worker, also on those that join or are restarted later.
 
     Scattered data is lost with the worker that held it. A plugin is kept by the scheduler and sent to
@@ -89,13 +82,7 @@ def model_on_workers(client: Any, model: Any) -> Iterator[str]:
 
 def model_here(name: str) -> Any:
     """Return the model of that name on the worker that this runs on."""
-    holder: Any = distributed.get_worker().plugins[name]
-    return holder.held
-
-
-def task(function: Any) -> Any:
-    """Return the function as a step of a graph that Dask runs later."""
-    return delayed(function, pure=False)
+    return distributed.get_worker().plugins[name].held
 
 
 # Rows that a worker holds at once; smallest number of rows in a task of a Parquet file; merges per task.
@@ -349,7 +336,7 @@ def _submit(
             client.submit(_score_part, part, i, reader, folder, model_name, **shared)
             for i, part in enumerate(parts)
         ]
-    work = task(_score_part)
+    work = delayed(_score_part, pure=False)
     tasks = [work(part, i, reader, folder, model_name) for i, part in enumerate(parts)]
     return list(client.compute(tasks, retries=retries))
 

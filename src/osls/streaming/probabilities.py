@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import json
-import zlib
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from osls._core.arrays import Floats
 from osls.shift.base import check_proba
-from osls.streaming.summary import CAPACITY, ScoreSummary
+from osls.streaming.summary import CAPACITY, ScoreSummary, pack, unpack
 
 # With more classes, only the squares of the probabilities are matched, not all products of two.
 _MAX_PAIRS = 40
@@ -105,7 +102,7 @@ def _scramble(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.asarray(x ^ (x >> np.uint64(31)))
 
 
-_FORMAT = "osls.ProbabilitySummary/1"
+_FORMAT = "osls.ProbabilitySummary/2"
 _SAMPLE_NUMBERS = 1 << 20  # of all sampled rows together
 
 
@@ -205,34 +202,24 @@ class ProbabilitySummary:
 
     def to_bytes(self) -> bytes:
         """Return bytes from which :meth:`from_bytes` restores the summary exactly, without pickle."""
-        head = {
-            "format": _FORMAT,
-            "n_classes": self.n_classes,
-            "capacity": self.capacity,
-            "n": self.n,
-            "columns": [column.to_json() for column in self.columns],
-        }
-        buffer = io.BytesIO()
-        np.savez(
-            buffer,
-            head=np.frombuffer(json.dumps(head).encode(), dtype=np.uint8),
+        columns = [np.frombuffer(column.to_bytes(), dtype=np.uint8) for column in self.columns]
+        return pack(
+            _FORMAT,
+            {"n_classes": self.n_classes, "capacity": self.capacity, "n": self.n},
             priority=self.sample.priority,
             rows=self.sample.rows,
             total=self._total,
             product=self._product,
+            **{f"column_{j}": column for j, column in enumerate(columns)},
         )
-        return zlib.compress(buffer.getvalue(), level=1)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ProbabilitySummary:
         """Restore what :meth:`to_bytes` returned."""
-        with np.load(io.BytesIO(zlib.decompress(data)), allow_pickle=False) as stored:
-            head: dict[str, Any] = json.loads(stored["head"].tobytes())
-            if head.get("format") != _FORMAT:
-                raise ValueError(f"not a stored ProbabilitySummary: expected the format {_FORMAT!r}.")
-            summary = cls(head["n_classes"], head["capacity"])
-            summary.n = head["n"]
-            summary.columns = [ScoreSummary.from_json(text) for text in head["columns"]]
-            summary.sample = RowSample(stored["priority"], stored["rows"])
-            summary._total, summary._product = stored["total"], stored["product"]
+        state = unpack(data, _FORMAT)
+        summary = cls(state["n_classes"], state["capacity"])
+        columns = [state[f"column_{j}"] for j in range(summary.n_classes)]
+        summary.columns = [ScoreSummary.from_bytes(column.tobytes()) for column in columns]
+        summary.n, summary.sample = state["n"], RowSample(state["priority"], state["rows"])
+        summary._total, summary._product = state["total"], state["product"]
         return summary

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from osls._core.arrays import Floats
+from osls._core.arrays import AnyArray, Floats
 from osls.mixture.sample import check_probabilities, check_scores
 from osls.streaming.counts import EMPTY, CountedSample, GridCounts, add_counts, coarsen, count_keys, keys_of
 
 CAPACITY = 1 << 14
-_FORMAT = "osls.ScoreSummary/1"
+_FORMAT = "osls.ScoreSummary/2"
 
 
 class ScoreSummary:
@@ -107,26 +108,12 @@ class ScoreSummary:
         """Return a summary of the same capacity that has seen nothing."""
         return ScoreSummary(self.capacity)
 
-    def scaled(self, factor: float) -> ScoreSummary:
-        """Return a copy in which every weight is ``factor`` times as large."""
-        if not factor > 0 or not np.isfinite(factor):
-            raise ValueError(f"factor must be positive and finite; got {factor}.")
-        cells = self.counts
-        scaled = GridCounts(cells.level, cells.number, factor * cells.mass, factor**2 * cells.squares)
-        return self._with(scaled, factor * self._total, self.range)
-
     def sample(self, level: int = 0) -> CountedSample:
         """Return the counts as a weighted sample, on the grid of ``level`` if that is coarser."""
         counts = coarsen(self.counts, max(level, self.counts.level))
         return CountedSample(
             counts.middle, counts.mass, counts.squares, self.n, exact_mean=self.mean, exact_range=self.range
         )
-
-    def _with(self, cells: GridCounts, total: float, range_: tuple[float, float]) -> ScoreSummary:
-        copy = self.empty()
-        copy.counts, copy.n, copy._total = cells, self.n, total
-        copy._lowest, copy._highest = range_
-        return copy
 
     # -- Statistics ---------------------------------------------------------------------------------
 
@@ -150,25 +137,14 @@ class ScoreSummary:
         """Smallest and largest score; exact."""
         return self._lowest, self._highest
 
-    def share_at_least(self, thresholds: ArrayLike) -> Floats:
-        """Share of the weight at or above each threshold, exact at the cells' lower edges."""
-        below = np.append(0.0, np.cumsum(self.counts.mass))
-        cell = keys_of(np.asarray(thresholds, dtype=np.float64)) >> self.counts.level
-        return np.asarray(1 - below[np.searchsorted(self.counts.number, cell)] / below[-1])
-
     def __eq__(self, other: object) -> bool:
         """Return whether both hold the same counts and range, and the same mean up to rounding."""
         if not isinstance(other, ScoreSummary):
             return NotImplemented
         mine, theirs = self.counts, other.counts
-        same = (self.capacity, self.n, self.range, mine.level) == (
-            other.capacity,
-            other.n,
-            other.range,
-            theirs.level,
-        )
         return (
-            same
+            (self.capacity, self.n, self.range) == (other.capacity, other.n, other.range)
+            and mine.level == theirs.level
             and np.array_equal(mine.number, theirs.number)
             and np.allclose(mine.mass, theirs.mass, rtol=1e-12, atol=0)
             and np.allclose(mine.squares, theirs.squares, rtol=1e-12, atol=0)
@@ -183,49 +159,43 @@ class ScoreSummary:
 
     # -- Storing ------------------------------------------------------------------------------------
 
-    def to_json(self) -> str:
-        """Return a JSON text from which :meth:`from_json` restores the summary exactly."""
-        square = self.counts.square
-        return json.dumps(
-            {
-                "format": _FORMAT,
-                "capacity": self.capacity,
-                "n": self.n,
-                "total": self._total,
-                "range": self.range if self.n else None,
-                "level": self.counts.level,
-                "number": self.counts.number.tolist(),
-                "mass": self.counts.mass.tolist(),
-                "square": None if square is None else square.tolist(),
-            }
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> ScoreSummary:
-        """Restore what :meth:`to_json` returned."""
-        state: dict[str, Any] = json.loads(text)
-        if not isinstance(state, dict) or state.get("format") != _FORMAT:
-            raise ValueError(f"not a stored ScoreSummary: expected the format {_FORMAT!r}.")
-        summary = cls(state["capacity"])
-        square = state["square"]
-        summary.counts = GridCounts(
-            state["level"],
-            np.array(state["number"], dtype=np.int64),
-            np.array(state["mass"], dtype=np.float64),
-            None if square is None else np.array(square, dtype=np.float64),
-        )
-        summary.n, summary._total = state["n"], state["total"]
-        summary._lowest, summary._highest = state["range"] or (np.inf, -np.inf)
-        return summary
-
     def to_bytes(self) -> bytes:
-        """Return the JSON text, compressed."""
-        return zlib.compress(self.to_json().encode(), level=1)
+        """Return bytes from which :meth:`from_bytes` restores the summary exactly, without pickle."""
+        counts = self.counts
+        head = {"capacity": self.capacity, "n": self.n, "total": self._total, "range": self.range}
+        weighted = {} if counts.square is None else {"square": counts.square}
+        return pack(
+            _FORMAT, head | {"level": counts.level}, number=counts.number, mass=counts.mass, **weighted
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ScoreSummary:
         """Restore what :meth:`to_bytes` returned."""
-        return cls.from_json(zlib.decompress(data).decode())
+        state = unpack(data, _FORMAT)
+        summary = cls(state["capacity"])
+        summary.counts = GridCounts(state["level"], state["number"], state["mass"], state.get("square"))
+        summary.n, summary._total = state["n"], state["total"]
+        summary._lowest, summary._highest = state["range"]
+        return summary
+
+
+def pack(kind: str, head: Mapping[str, Any], **arrays: AnyArray) -> bytes:
+    """Return plain values and arrays as compressed bytes of a format of this name."""
+    buffer = io.BytesIO()
+    text = json.dumps({"format": kind, **head}).encode()
+    named: dict[str, Any] = {"head": np.frombuffer(text, dtype=np.uint8), **arrays}
+    np.savez(buffer, **named)
+    return zlib.compress(buffer.getvalue(), level=1)
+
+
+def unpack(data: bytes, kind: str) -> dict[str, Any]:
+    """Return what :func:`pack` was given, values and arrays together."""
+    with np.load(io.BytesIO(zlib.decompress(data)), allow_pickle=False) as stored:
+        state = dict(stored)
+    head: dict[str, Any] = json.loads(state.pop("head").tobytes())
+    if head.get("format") != kind:
+        raise ValueError(f"not a stored summary: expected the format {kind!r}.")
+    return head | state
 
 
 class Mergeable(Protocol):

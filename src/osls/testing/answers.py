@@ -8,7 +8,6 @@ random numbers (folds, batches, initial weights), so there the mix only has to a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -146,9 +145,25 @@ def fitting_again_forgets(subject: Subject) -> None:
 
 def global_random_state_is_neither_read_nor_changed(subject: Subject) -> None:
     """Seeds are parameters."""
-    with _global_state_restored():
-        _demand_same(subject, subject.fit(), "a fit under another global random state")
-        demand(_draw() == _seed_and_draw(), "fit or predict_proba changes the global random state.")
+    import torch
+
+    def seed() -> None:
+        np.random.seed(1)  # noqa: NPY002
+        torch.manual_seed(1)
+
+    def draw() -> tuple[float, float]:
+        return float(np.random.random()), float(torch.rand(1))  # noqa: NPY002
+
+    before = np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng():
+            seed()
+            _demand_same(subject, subject.fit(), "a fit under another global random state")
+            drawn = draw()
+            seed()
+            demand(drawn == draw(), "fit or predict_proba changes the global random state.")
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
 
 
 def rows_are_judged_one_by_one(subject: Subject) -> None:
@@ -255,37 +270,6 @@ def _demand_same(subject: Subject, model: Any, what: str) -> None:
 
 def _demand_close_mix(mix: AnyArray, subject: Subject, what: str) -> None:
     close(mix, subject.fitted.target_marginal_, what, _NOISE)
-
-
-@contextmanager
-def _global_state_restored() -> Iterator[None]:
-    import torch
-
-    subject_state, torch_state = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    try:
-        _seed()
-        yield
-    finally:
-        np.random.set_state(subject_state)  # noqa: NPY002
-        torch.set_rng_state(torch_state)
-
-
-def _seed() -> None:
-    import torch
-
-    np.random.seed(1)  # noqa: NPY002
-    torch.manual_seed(1)
-
-
-def _draw() -> tuple[float, float]:
-    import torch
-
-    return float(np.random.random()), float(torch.rand(1))  # noqa: NPY002
-
-
-def _seed_and_draw() -> tuple[float, float]:
-    _seed()
-    return _draw()
 
 
 SYMMETRIES = (

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pickle  # nosec B403  # what is unpickled here was pickled two lines before
 from collections.abc import Iterator
-from copy import deepcopy
 from inspect import signature
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from osls.mixture.base import MixtureEstimator
 from osls.testing import answers, interface
@@ -17,6 +15,7 @@ from osls.testing.running import (
     Check,
     ContractError,
     Subject,
+    UnderTest,
     calibrated_scores,
     close,
     demand,
@@ -91,21 +90,10 @@ def _demand_methods(estimator: Any) -> None:
 _ROUNDING = 1e-6
 
 
-class _Subject:
+class _Subject(UnderTest):
     """The mixture estimator under test."""
 
-    def __init__(self, estimator: Any):
-        self.name = type(estimator).__name__
-        self._unfitted = self.copy(estimator)
-        self.inherits = isinstance(estimator, MixtureEstimator)
-        self.weighted = "positive_weight" in signature(estimator.fit).parameters
-
-    @staticmethod
-    def copy(estimator: Any) -> Any:
-        return clone(estimator) if hasattr(estimator, "get_params") else deepcopy(estimator)
-
-    def fresh(self) -> Any:
-        return self.copy(self._unfitted)
+    base = MixtureEstimator
 
     def fit(self, *scores: Any) -> Any:
         return self.fresh().fit(*scores)
@@ -140,7 +128,7 @@ def mixture_checks(estimator: Any) -> Iterator[tuple[str, Check]]:
         )
     subject = _Subject(estimator)
     chosen = list(_EVERY)
-    chosen += _WEIGHTED if subject.weighted else []
+    chosen += _WEIGHTED if "positive_weight" in signature(estimator.fit).parameters else []
     chosen += _INHERITED if subject.inherits else []
     for function in chosen:
         yield named(function, subject)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -137,15 +137,19 @@ def calibrated_scores(seed: int, n: int, m: int, alpha: float) -> tuple[Floats, 
     return c + noise[:n], np.r_[c + noise[n:], np.zeros(m - k)]
 
 
-class Subject:
-    """The adapter under test.
+class UnderTest:
+    """The estimator under test.
 
-    Copies are scikit-learn's clones if the adapter has ``get_params``, and deep copies otherwise. A
-    ``random_state`` that is not an integer is set to 0, because most checks need a fixed seed.
+    Copies are scikit-learn's clones if it has ``get_params``, and deep copies otherwise. A ``random_state``
+    that is not an integer is set to 0, because most checks need a fixed seed.
     """
+
+    # What an estimator of this package inherits from: its behaviour is then checked as well.
+    base: ClassVar[type]
 
     def __init__(self, estimator: Any):
         self.name = type(estimator).__name__
+        self.inherits = isinstance(estimator, self.base)
         self._unfitted = self.copy(estimator)
         parameters = estimator.get_params() if hasattr(estimator, "get_params") else {}
         if "random_state" in parameters and not isinstance(parameters["random_state"], int):
@@ -153,17 +157,18 @@ class Subject:
 
     @staticmethod
     def copy(estimator: Any) -> Any:
-        """Return an unfitted adapter with the same parameters."""
+        """Return an unfitted estimator with the same parameters."""
         return clone(estimator) if hasattr(estimator, "get_params") else deepcopy(estimator)
 
-    @property
-    def inherits(self) -> bool:
-        """Whether the validation and the published attributes come from OpenSetAdapter."""
-        return isinstance(self._unfitted, OpenSetAdapter)
-
     def fresh(self) -> Any:
-        """Return a new, unfitted adapter."""
+        """Return a new, unfitted estimator."""
         return self.copy(self._unfitted)
+
+
+class Subject(UnderTest):
+    """The adapter under test."""
+
+    base = OpenSetAdapter
 
     @cached_property
     def problem(self) -> OSLSProblem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import torch
@@ -30,8 +30,27 @@ _FAR = 1e3
 _HUGE = 1e30
 
 
+class _Encoding:
+    """A map of rows that is saved as what was fitted, by the names of the attributes."""
+
+    row_shape: tuple[int, ...]
+    fitted: ClassVar[tuple[str, ...]] = ("row_shape", "mean", "scale")
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what was fitted, by name."""
+        return {name: getattr(self, name) for name in self.fitted}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the encoder as it was when :meth:`get_state` was called."""
+        encoder = cls.__new__(cls)
+        for name in cls.fitted:
+            setattr(encoder, name, state[name])
+        return encoder
+
+
 @saveable
-class Encoder:
+class Encoder(_Encoding):
     """Standardise the columns of tables (dense or CSR) and scale the pixels of images.
 
     Fitted on source and target rows together, without labels.
@@ -45,45 +64,35 @@ class Encoder:
         by its own. A linear model of many columns would otherwise learn from those that hardly vary.
     """
 
+    fitted: ClassVar[tuple[str, ...]] = ("svd", "row_shape", "mean", "scale")
+    svd: TruncatedSVD | None = None
+
     def __init__(self, X: AnyArray, *, common: bool = False):
-        self._svd: TruncatedSVD | None = None
         if sparse.issparse(X) and X.shape[1] > MAX_DENSE_COLUMNS:
             components = min(_COMPONENTS, min(X.shape) - 1)
-            self._svd = TruncatedSVD(components, random_state=0).fit(X)
+            self.svd = TruncatedSVD(components, random_state=0).fit(X)
         dense = self._dense(X)
         # Shape of one encoded row.
-        self.row_shape: tuple[int, ...] = dense.shape[1:]
-        self._mean, self._scale = centre_and_scale(dense)
+        self.row_shape = dense.shape[1:]
+        self.mean, self.scale = centre_and_scale(dense)
         if dense.ndim == 2:
-            least = _least_scale(self._scale)
+            least = _least_scale(self.scale)
             if least and common:
-                self._scale = np.full_like(self._scale, 20 * least)
-            self._scale = np.maximum(self._scale, least)
+                self.scale = np.full_like(self.scale, 20 * least)
+            self.scale = np.maximum(self.scale, least)
 
     def __call__(self, X: AnyArray) -> AnyArray:
         dense = self._dense(X)
         encoded = np.empty(dense.shape, dtype=np.float32)
         # In chunks of double precision: the difference to the mean must be computed before float32.
         for start in range(0, len(dense), _PIECE):
-            piece = (dense[start : start + _PIECE] - self._mean) / self._scale
+            piece = (dense[start : start + _PIECE] - self.mean) / self.scale
             encoded[start : start + _PIECE] = np.clip(piece, -_CLIP, _CLIP)
         return encoded
 
-    def get_state(self) -> dict[str, Any]:
-        """Return what was fitted, by name."""
-        return {"svd": self._svd, "row_shape": self.row_shape, "mean": self._mean, "scale": self._scale}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return an encoder as it was when :meth:`get_state` was called."""
-        encoder = cls.__new__(cls)
-        encoder._svd, encoder.row_shape = state["svd"], state["row_shape"]
-        encoder._mean, encoder._scale = state["mean"], state["scale"]
-        return encoder
-
     def _dense(self, X: Any) -> AnyArray:
-        if self._svd is not None:
-            X = self._svd.transform(X)
+        if self.svd is not None:
+            X = self.svd.transform(X)
         elif sparse.issparse(X):
             X = X.toarray()
         return np.asarray(X)
@@ -129,58 +138,39 @@ def _spread(dense: AnyArray, mean: AnyArray, axes: int | tuple[int, ...]) -> Any
 
 
 @saveable
-class Offsets:
+class Offsets(_Encoding):
     """Convert columns to float32 without losing precision: columns far from zero are centred and scaled.
 
     For models that convert to float32 themselves, such as trees. Other columns keep their values.
     """
 
     def __init__(self, X: AnyArray):
-        self.row_shape: tuple[int, ...] = X.shape[1:]
+        self.row_shape = X.shape[1:]
         columns = X.shape[1]
-        self._mean, self._scale = np.zeros(columns), np.ones(columns)
+        self.mean, self.scale = np.zeros(columns), np.ones(columns)
         if X.ndim == 2 and not sparse.issparse(X):
             mean, scale = centre_and_scale(X)
             largest = np.abs(X).max(axis=0, initial=0.0)
             far = (np.abs(mean) > _FAR * scale) | (largest > _HUGE) | ((largest > 0) & (largest < 1 / _HUGE))
-            self._mean, self._scale = np.where(far, mean, 0.0), np.where(far, scale, 1.0)
+            self.mean, self.scale = np.where(far, mean, 0.0), np.where(far, scale, 1.0)
 
     def __call__(self, X: AnyArray) -> AnyArray:
-        if sparse.issparse(X) or not (self._mean.any() or (self._scale != 1).any()):
+        if sparse.issparse(X) or not (self.mean.any() or (self.scale != 1).any()):
             return X.astype(np.float32, copy=False)
-        return ((X - self._mean) / self._scale).astype(np.float32)
-
-    def get_state(self) -> dict[str, Any]:
-        """Return what was fitted, by name."""
-        return {"row_shape": self.row_shape, "mean": self._mean, "scale": self._scale}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the encoder as it was when :meth:`get_state` was called."""
-        encoder = cls.__new__(cls)
-        encoder.row_shape, encoder._mean, encoder._scale = state["row_shape"], state["mean"], state["scale"]
-        return encoder
+        return ((X - self.mean) / self.scale).astype(np.float32)
 
 
 @saveable
 class Verbatim(Encoder):
     """Leaves rows unchanged: for example token ids, which the network looks up."""
 
+    fitted = ("row_shape",)
+
     def __init__(self, X: AnyArray) -> None:
-        self._svd = None
         self.row_shape = X.shape[1:]
 
     def __call__(self, X: AnyArray) -> AnyArray:
         return self._dense(X).astype(np.float32, copy=False)
-
-    def get_state(self) -> dict[str, Any]:
-        return {"row_shape": self.row_shape}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        encoder = cls.__new__(cls)
-        encoder._svd, encoder.row_shape = None, state["row_shape"]
-        return encoder
 
 
 def encoder_for(factory: Any, X: AnyArray) -> Encoder:

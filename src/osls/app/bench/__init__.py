@@ -26,7 +26,7 @@ _Results = Annotated[
 def _actions() -> Iterator[ModuleType]:
     """Yield the module that does the work; wrong input ends in a message and the exit status 2."""
     try:
-        for package in ("psutil", "pydantic", "yaml"):
+        for package in ("pooch", "psutil", "pydantic", "yaml"):
             require(package, extra="bench")
         # Imported here because it loads torch, which takes seconds; --help must not wait for that.
         from osls.app.bench import actions

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 
 import numpy as np
-from scipy.stats import friedmanchisquare, studentized_range
+from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from osls._core.arrays import Floats
 from osls.app.bench.store import Row
@@ -319,7 +319,7 @@ def mean_ranks(groups: Sequence[Group], column: str, *, level: float = 0.05) -> 
             for group in groups
         ]
     )
-    ranks = np.array([_ranks(row) for row in table]).mean(axis=0)
+    ranks = rankdata(table, axis=1).mean(axis=0)
     k, n = len(methods), len(groups)
     q = float(studentized_range.ppf(1 - level, k, np.inf)) / np.sqrt(2)
     constant = bool((table == table[:, :1]).all())
@@ -337,11 +337,6 @@ def mean_ranks(groups: Sequence[Group], column: str, *, level: float = 0.05) -> 
 def _signed(stat: Stat) -> float:
     """The mean, with its sign changed if more is better."""
     return -stat.mean if stat.metric.higher_is_better else stat.mean
-
-
-def _ranks(values: Floats) -> Floats:
-    """Ranks from 1, ties sharing their mean."""
-    return np.array([(values < v).sum() + ((values == v).sum() + 1) / 2 for v in values])
 
 
 def win_rates(rows: Sequence[Row], column: str, methods: Sequence[str]) -> WinRates | None:

@@ -20,12 +20,13 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
+from osls._core.extras import require
 from osls.app.bench.execute import run_config
-from osls.app.bench.store import Claim, Row, Store
+from osls.app.bench.store import Row, Store
 from osls.app.bench.study import Run, Study, runs_of
 
-_HEARTBEAT = 5.0
 _NO_ROWS: Mapping[str, Row] = MappingProxyType({})
 
 Execute = Callable[[Mapping[str, Any]], Row]
@@ -133,7 +134,7 @@ class _Queue:
     execute: Execute
     elsewhere: deque[Run] = field(default_factory=deque)
     running: dict[Future[Row], tuple[Run, Worker]] = field(default_factory=dict)
-    claims: dict[str, Claim] = field(default_factory=dict)
+    claims: dict[str, FileLock] = field(default_factory=dict)
 
     def work(self) -> None:
         """Work until nothing is left, here or elsewhere; claims are released even after an error."""
@@ -142,8 +143,6 @@ class _Queue:
                 while self.idle and self.waiting:
                     self._start(self.waiting.popleft())
                 self._collect()
-                for claim in self.claims.values():
-                    claim.touch()
                 if not self.waiting:
                     self.waiting, self.elsewhere = self.elsewhere, self.waiting
         finally:
@@ -153,7 +152,9 @@ class _Queue:
     def _start(self, run: Run) -> None:
         # Noted before it is acquired, so that an interruption in between does not leave it behind.
         self.claims[run.key] = self.store.claim(run.key)
-        if not self.claims[run.key].acquire():
+        try:
+            self.claims[run.key].acquire(timeout=0)
+        except Timeout:
             del self.claims[run.key]
             self.elsewhere.append(run)
             return
@@ -172,16 +173,13 @@ class _Queue:
                 self.progress.waiting(len(self.elsewhere))
                 time.sleep(1.0)
             return
-        for future in wait(self.running, timeout=_HEARTBEAT, return_when=FIRST_COMPLETED).done:
+        for future in wait(self.running, return_when=FIRST_COMPLETED).done:
             run, worker = self.running.pop(future)
             identity = {"key": run.key, "draw": run.draw, "seed": run.seed}
             config = {"config": json.dumps(run.config, sort_keys=True)}
             row = _outcome(future, worker) | _names(run) | identity | config
-            claim = self.claims.pop(run.key)
-            # If another process took the run over, its row counts.
-            if claim.is_held():
-                self.store.write([row])
-                claim.release()
+            self.store.write([row])
+            self.claims.pop(run.key).release()
             self.idle.append(worker)
             self.progress.finished(run, row)
 
@@ -275,12 +273,9 @@ def local_workers(jobs: int) -> Iterator[list[Worker]]:
 @contextmanager
 def cluster_workers(address: str) -> Iterator[list[Worker]]:
     """Use the workers of a Dask cluster, one run at a time each; osls and the data must be there."""
+    distributed = require("distributed", extra="dask")
     try:
-        from distributed import Client
-    except ImportError:
-        raise ImportError("a Dask cluster needs distributed: pip install 'osls[dask]'") from None
-    try:
-        client: Any = Client(address, timeout="10s")  # type: ignore[no-untyped-call]
+        client = distributed.Client(address, timeout="10s")
     except (OSError, ValueError) as error:
         raise ValueError(f"no Dask scheduler answers at {address!r}: {error}") from None
     with client:

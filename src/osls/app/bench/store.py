@@ -4,7 +4,7 @@
 
     study.yml         the study as it was last run
     runs/KEY.json     one finished or failed run each, written whole or not at all
-    claims/KEY        which process works on a run now
+    claims/KEY        locked by the process that works on a run; the system unlocks it if that dies
     results.parquet   all rows, made anew from runs/ whenever a study ends
 
 ``runs/`` is read first. ``results.parquet`` can be committed without it; a study then continues from there.
@@ -14,27 +14,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import platform
-import time
-import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock
 
 from osls._core.writing import draft_of
 from osls.app.report.page import write_atomically
-
-# Seconds after which an untouched claim of another machine is stale. Owners touch theirs every few seconds.
-STALE_AFTER = 120.0
-_CLOCK_SLACK = 5.0
 
 Row = dict[str, Any]
 
@@ -81,9 +71,10 @@ class Store:
             rows[row["key"]] = row
         return rows
 
-    def claim(self, key: str) -> Claim:
-        """The claim on a run, not yet acquired."""
-        return Claim(self._claims / key)
+    def claim(self, key: str) -> FileLock:
+        """The claim on a run, not yet acquired: of all processes and machines, one at a time gets it."""
+        self._claims.mkdir(parents=True, exist_ok=True)
+        return FileLock(self._claims / key)
 
     def read(self, key: str) -> Row | None:
         """The row of a run in ``runs/``; None if there is none."""
@@ -160,113 +151,3 @@ def _read_path(path: Path) -> list[Results]:
         study = kept.read_text(encoding="utf-8") if kept.exists() else None
         return [Results(path.name, Store(path).rows(), study)]
     return [result for folder in sorted(path.iterdir()) if folder.is_dir() for result in _read_path(folder)]
-
-
-# -- Claims ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A file that says which process works on a run, so that no two processes work on the same one.
-
-    Of two processes exactly one gets the claim, and touches it while it works. A claim is stale if its
-    process has ended (on the same machine) or has not touched it for a while (on another one); another
-    process may then take it over.
-    """
-
-    path: Path
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    def acquire(self) -> bool:
-        """Get the claim, also from a process that has ended; False if another process works on the run."""
-        if self._create():
-            return True
-        if not _is_stale(self.path):
-            return False
-        with _lock(self.path.with_name(".lock")):
-            # Another process may have taken it over while this one waited for the lock.
-            if _is_stale(self.path):
-                self.path.unlink(missing_ok=True)
-            return self._create()
-
-    def is_held(self) -> bool:
-        """Whether this object holds the claim, and no other process has taken it over."""
-        return _owner(self.path).get("token") == self.token
-
-    def touch(self) -> None:
-        """Show that the owner is still working."""
-        if self.is_held():
-            os.utime(self.path)
-
-    def release(self) -> None:
-        """Give the claim up; nothing happens if it is not held."""
-        if self.is_held():
-            self.path.unlink(missing_ok=True)
-
-    def _create(self) -> bool:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        owner = {
-            "token": self.token,
-            "machine": _machine(),
-            "pid": os.getpid(),
-            "since": psutil.Process().create_time(),
-        }
-        draft = self.path.with_name(f".{self.token}")
-        try:
-            draft.write_text(json.dumps(owner))
-            # A link, unlike O_EXCL and a write, never shows an empty file.
-            os.link(draft, self.path)
-        except FileExistsError:
-            return False
-        finally:
-            draft.unlink(missing_ok=True)
-        return True
-
-
-def _is_stale(path: Path) -> bool:
-    try:
-        untouched = time.time() - path.stat().st_mtime
-    except FileNotFoundError:
-        # Released in this moment: nothing to take over.
-        return False
-    owner = _owner(path)
-    if owner.get("machine") != _machine():
-        return untouched > STALE_AFTER
-    try:
-        # Process numbers are used again, and clocks are corrected by a second or two.
-        since = float(psutil.Process(owner["pid"]).create_time())
-        return abs(since - float(owner["since"])) > _CLOCK_SLACK
-    except psutil.NoSuchProcess:
-        return True
-
-
-def _owner(path: Path) -> dict[str, Any]:
-    """Read who holds a claim; empty for a file that is gone or not yet written."""
-    try:
-        content = json.loads(path.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-@cache
-def _machine() -> str:
-    """Name the host and, on Linux, its process namespace (a container): process numbers are unique there."""
-    try:
-        space = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        space = ""
-    return f"{platform.node()} {space}"
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError:
-        raise RuntimeError(
-            f"cannot take over a claim on this system; delete {path.parent} by hand."
-        ) from None
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pandas as pd
 from rich import box
 from rich.markup import escape
 from rich.table import Table
@@ -141,25 +140,15 @@ def _latex(group: Group, metrics: Sequence[str]) -> str:
 def _csv(groups: Sequence[Group], metrics: Sequence[str]) -> str:
     parts = ("mean", "std", "worst", "paper")
     names = ["data", "setting", "method", "draws", "failed", *(f"{m}_{p}" for m in metrics for p in parts)]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, names, lineterminator="\n")
-    writer.writeheader()
+    rows = []
     for group in groups:
         for line in group.lines:
-            record: dict[str, Any] = {
-                "data": group.data,
-                "setting": group.setting,
-                "method": line.method,
-                "draws": line.draws,
-                "failed": line.failed,
-            }
-            for name, stat in line.stats.items():
-                if name in metrics:
-                    record[f"{name}_paper"] = stat.paper
-                if name in metrics and stat.values:
-                    record |= {f"{name}_{part}": getattr(stat, part) for part in parts[:3]}
-            writer.writerow(record)
-    return out.getvalue()
+            row: list[Any] = [group.data, group.setting, line.method, line.draws, line.failed]
+            for stat in map(line.stats.get, metrics):
+                row += [getattr(stat, part) if stat and stat.values else None for part in parts[:3]]
+                row.append(stat and stat.paper)
+            rows.append(row)
+    return str(pd.DataFrame(rows, columns=names).to_csv(index=False, lineterminator="\n"))
 
 
 def terminal_tables(groups: Sequence[Group]) -> Iterator[Table]:

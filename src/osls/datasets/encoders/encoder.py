@@ -14,6 +14,7 @@ import numpy as np
 
 from osls._core.arrays import AnyArray
 from osls._core.writing import draft_of
+from osls.datasets.loading import cache_folder
 
 _BLOCK = 1 << 20
 
@@ -87,6 +88,22 @@ def fingerprint(files: Iterable[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
+def local_model(name: str | Path, built_in: str) -> Path:
+    """Return the folder of a model, or raise FileNotFoundError if it holds none that is safe to load."""
+    folder = Path(name).expanduser()
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(
+            f"{str(name)!r} is neither {built_in!r} nor a folder with a Hugging Face or timm model (no "
+            "config.json there)."
+        )
+    if not any(folder.glob("*.safetensors")):
+        raise FileNotFoundError(
+            f"{folder} holds no *.safetensors file; other weight formats can run code. Save the model with "
+            "save_pretrained(folder, safe_serialization=True)."
+        )
+    return folder
+
+
 @contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
     """Hide the progress bar while a local file is read."""
@@ -107,7 +124,6 @@ def cached(
     *,
     identity: str | None = None,
     block: int = 1024,
-    on_block: Callable[[int], None] = lambda rows: None,
 ) -> AnyArray:
     """Encode items, or read their features if the same items were encoded before.
 
@@ -127,8 +143,6 @@ def cached(
         What the features depend on besides the items. Needed for a plain callable; an Encoder has its own.
     block : int, default=1024
         Items in a file.
-    on_block : callable, optional
-        Called with the number of items after each block.
 
     Returns
     -------
@@ -160,7 +174,8 @@ def cached(
     if len(items) == 0:
         return np.asarray(encoder(items), dtype=np.float32)
     name = re.sub(r"[^A-Za-z0-9]+", "-", str(getattr(encoder, "name", "encoder")))[:40]
-    folder = _root(cache_dir) / f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+    root = cache_folder() / "features" if cache_dir is None else Path(cache_dir)
+    folder = root / f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     parts = []
     for start in range(0, len(items), block):
         some = items[start : start + block]
@@ -170,16 +185,7 @@ def cached(
             features = np.asarray(encoder(some), dtype=np.float32)
             _write(path, features)
         parts.append(features)
-        on_block(len(some))
     return np.concatenate(parts)
-
-
-def _root(cache_dir: str | Path | None) -> Path:
-    if cache_dir is not None:
-        return Path(cache_dir)
-    from osls.datasets.loading import cache_folder
-
-    return cache_folder() / "features"
 
 
 def _content_key(items: Sequence[Any] | AnyArray) -> str:

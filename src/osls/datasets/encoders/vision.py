@@ -15,7 +15,8 @@ import numpy as np
 
 from osls._core.arrays import AnyArray
 from osls._core.extras import require
-from osls.datasets.encoders.encoder import Encoder, fingerprint, quiet
+from osls.datasets.encoders.encoder import Encoder, fingerprint, local_model, quiet
+from osls.datasets.image_sets import read_image
 
 
 class ImageEncoder(Encoder):
@@ -117,8 +118,6 @@ class _VisionModel:
 
         size = self.backbone.size
         if not isinstance(images, np.ndarray):
-            from osls.datasets.image_sets import read_image
-
             images = np.stack([read_image(path, size) for path in images])
         pixels = torch.from_numpy(np.ascontiguousarray(_channels_first(images)))
         pixels = pixels.float() / 255 if pixels.dtype == torch.uint8 else pixels.float()
@@ -179,16 +178,7 @@ def find_backbone(name: str | Path, size: int | None) -> Backbone:
     """Return the backbone that a name or a folder stands for."""
     if name == "efficientnet":
         return _efficientnet(size or _EFFICIENTNET_SIZE)
-    folder = Path(name).expanduser()
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(
-            f"{str(name)!r} is neither 'efficientnet' nor a folder with a Hugging Face or timm model "
-            "(no config.json there)."
-        )
-    if not any(folder.glob("*.safetensors")):
-        raise FileNotFoundError(
-            f"{folder} holds no *.safetensors file; other weight formats can run code and are not supported."
-        )
+    folder = local_model(name, "efficientnet")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return (_timm if "architecture" in config else _hugging_face)(folder, config, size)
 
@@ -198,10 +188,9 @@ def _efficientnet(size: int) -> Backbone:
     path = Path(weights.EfficientnetLite0ModelFile.get_model_file_path())
 
     def load() -> tuple[Any, Callable[[Any, Any], Any]]:
-        torch, package = (
-            require("torch", extra="encoders"),
-            require("efficientnet_lite_pytorch", extra="encoders"),
-        )
+        import torch
+
+        package = require("efficientnet_lite_pytorch", extra="encoders")
         # The network computes its padding for one image size, so it needs the size.
         network = package.EfficientNet.from_name("efficientnet-lite0", image_size=size)
         network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
@@ -252,11 +241,12 @@ def _timm(folder: Path, config: dict[str, Any], size: int | None) -> Backbone:
             raise ImportError(
                 f"{folder} holds a timm model ({config['architecture']}): pip install timm"
             ) from missing
-        safetensors = require("safetensors.torch", extra="encoders")
+        from safetensors.torch import load_file
+
         network = timm.create_model(config["architecture"], pretrained=False, num_classes=0)
         weights: dict[str, Any] = {}
         for path in sorted(folder.glob("*.safetensors")):
-            weights |= safetensors.load_file(path)
+            weights |= load_file(path)
         missing_keys = network.load_state_dict(weights, strict=False).missing_keys
         if missing_keys:
             raise ValueError(
