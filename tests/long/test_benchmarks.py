@@ -1,4 +1,4 @@
-"""Every script under benchmarks still runs, with one tiny draw; one without options, as far as its imports."""
+"""Every script under benchmarks still runs, with a tiny draw; those without options as far as their imports."""
 
 from __future__ import annotations
 
@@ -12,41 +12,16 @@ import pytest
 SCRIPTS = Path(__file__).parents[2] / "benchmarks"
 # Modules that the scripts share.
 PARTS = {"plotting", "scores"}
-TINY = {
-    "coverage": ["scores", "--draws", "1", "--rows", "200", "--jobs", "1", "--out", "."],
-    "monitoring": ["--runs", "1", "--changed-runs", "1", "--batches", "22", "--out", "out.json"],
-    "novelty": [
-        "--data",
-        "gaussian",
-        "--draws",
-        "1",
-        "--power-draws",
-        "1",
-        "--power-rows",
-        "90",
-        "--jobs",
-        "1",
-        "--cache",
-        ".",
-        "--out",
-        ".",
-    ],
-    "problems": ["--problems", "2", "--final", "0", "--first", "1", "--cache", "."],
-    "purity": ["--data", "digits", "--draws", "1", "--out", "."],
-    "theorem1_rate": ["--draws", "1", "--out", "."],
-    "violations": [
-        "--data",
-        "gaussian",
-        "--draws",
-        "1",
-        "--model",
-        "trees",
-        "--cache",
-        ".",
-        "--out",
-        "out.json",
-    ],
+_OPTIONS = {
+    "coverage": "scores --draws 1 --rows 200 --jobs 1 --out .",
+    "monitoring": "--runs 1 --changed-runs 1 --batches 22 --out out.json",
+    "novelty": "--data gaussian --draws 1 --power-draws 1 --power-rows 90 --jobs 1 --cache . --out .",
+    "problems": "--problems 2 --final 0 --first 1 --cache .",
+    "purity": "--data digits --draws 1 --out .",
+    "theorem1_rate": "--draws 1 --out .",
+    "violations": "--data gaussian --draws 1 --model trees --cache . --out out.json",
 }
+TINY = {name: options.split() for name, options in _OPTIONS.items()}
 
 
 def run(folder: Path, *command: str) -> str:
