@@ -86,12 +86,12 @@ class PULSE(OpenSetAdapter):
         For the recipes "paper" and "fine-tune": called after each epoch with its number and the target's
         current probabilities (for "fine-tune", before the final corrections). If you have the target's
         labels you can track the accuracy; PULSE never sees them.
-    novel_level : float, default=0.1
-        The novel share is reported as zero unless "nothing is new" is rejected at this level. The test is
-        cautious: at 0.1 it raises fewer than 5 % false alarms (benchmarks/novelty.py).
+    novel_level : float, default=0.05
+        The novel share is reported as zero unless "nothing is new" is rejected at this level: the rate of
+        false alarms (benchmarks/novelty.py).
     level : float, default=0.95
         Level of the intervals.
-    n_bootstrap : int, default=100
+    n_bootstrap : int, default=200
         Number of bootstrap replicates for them.
     novel_label : object, optional
         Name of the novel class: -1 by default, "novel" if the classes are strings.
@@ -113,7 +113,8 @@ class PULSE(OpenSetAdapter):
     novel_prevalence_ : float
         Its last entry.
     novel_interval_ : tuple of two floats
-        Interval for it: a bootstrap over out-of-fold scores that repeats the whole estimate.
+        Interval for it: a bootstrap over out-of-fold scores that repeats the whole estimate, widened by what
+        a bootstrap cannot see (:mod:`osls.inference.calibrated`; cross-fit recipe).
     marginal_interval_ : array of shape (k + 1, 2)
         The same for every class.
     novel_bound_ : tuple of two floats
@@ -192,9 +193,9 @@ class PULSE(OpenSetAdapter):
         rounds: int = 3,
         max_steps: int | None = None,
         callback: Callback | None = None,
-        novel_level: float = 0.1,
+        novel_level: float = 0.05,
         level: float = 0.95,
-        n_bootstrap: int = 100,
+        n_bootstrap: int = 200,
         novel_label: Any = None,
         device: str = "auto",
         n_jobs: int | None = None,

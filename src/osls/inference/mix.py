@@ -13,7 +13,8 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.base import clone
 
-from osls._core.arrays import Floats, Ints, with_novel
+from osls._core.arrays import Floats, Ints, effective_size, with_novel
+from osls.inference.calibrated import calibrated_interval, known_factor
 from osls.inference.novelty import NoveltyTest, novelty_test
 from osls.inference.separation import inseparable_groups, share_out, widen
 from osls.mixture import BBE, MixtureEstimator, bbe_by_class
@@ -55,13 +56,12 @@ def bootstrap_mix(
 
 
 def normal_interval(point: Floats, replicates: Floats, scale: float, level: float) -> Floats:
-    """Point ± z times the replicates' spread, within [0, 1]; shape (k + 1, 2).
+    """Point ± z times the replicates' standard deviation, within [0, 1]; shape (k + 1, 2).
 
-    The spread is half the distance between the 16th and 84th percentile, so that a few replicates with a
-    very different best bin do not decide the width.
+    Not half the distance between two percentiles: replicates that jump to a very different best bin are part of
+    the uncertainty.
     """
-    low, high = np.quantile(replicates, [0.1587, 0.8413], axis=0)
-    half_width = norm.ppf(0.5 + level / 2) * scale * (high - low) / 2
+    half_width = norm.ppf(0.5 + level / 2) * scale * replicates.std(axis=0)
     return np.asarray(np.clip(np.column_stack([point - half_width, point + half_width]), 0.0, 1.0))
 
 
@@ -95,9 +95,15 @@ class MixFromScores:
         return share_out(marginal, scores.source_marginal, groups)
 
     def novel_share(self, scores: HeldOutScores, marginal: Floats) -> float:
-        """Share of the target that the known classes, in the mix ``marginal``, do not explain."""
-        known = clone(self.mixture).fit(*scores.domain(marginal), scores.weights(marginal))
-        return 1 - float(known.alpha_)
+        """Share of the target that the known classes, in the mix ``marginal``, do not explain.
+
+        Bins are never quite pure, the less so the harder the known classes are to tell apart; the share of
+        known rows is corrected for what this adds to it on average.
+        """
+        weight = scores.weights(marginal)
+        known = clone(self.mixture).fit(*scores.domain(marginal), weight)
+        rows = min(effective_size(weight), len(scores.class_target))
+        return 1 - float(known.alpha_) * known_factor(scores.accuracy, rows)
 
     def mix(self, scores: HeldOutScores) -> Floats:
         """Shares of all k + 1 classes."""
@@ -120,7 +126,11 @@ class MixFromScores:
     def interval(
         self, scores: HeldOutScores, mix: Floats, *, level: float, repeats: int, rng: np.random.Generator
     ) -> Floats:
-        """Bootstrap the estimate, the label shift included, so that its uncertainty counts."""
+        """Bootstrap the estimate, the label shift included, and add what a bootstrap cannot see.
+
+        The latter was measured for cross-fitted (k+1)-way models. With the scores of a discriminator of one
+        split the interval is that of the bootstrap alone.
+        """
         groups = inseparable_groups(scores)
         replicates, factor = bootstrap_mix(
             lambda source, target: self._mix(scores.take(source, target), groups),
@@ -129,11 +139,14 @@ class MixFromScores:
             repeats=repeats,
             rng=rng,
         )
-        interval = normal_interval(mix, replicates, factor, level)
-        if mix[-1] == 0:
-            # The test found nothing novel, but a small share is possible: keep the estimate's upper end.
-            estimate = normal_interval(self._mix(scores, groups), replicates, factor, level)
-            interval[-1, 1] = max(interval[-1, 1], estimate[-1, 1])
+        estimate = self._mix(scores, groups)
+        if scores.domain_source.ndim == 1:
+            interval = normal_interval(estimate, replicates, factor, level)
+        else:
+            spread = factor * replicates.std(axis=0)
+            interval = calibrated_interval(estimate, spread, scores.accuracy, level)
+        # If nothing novel was found, zero is reported: that is possible, and so is the estimate.
+        interval = np.column_stack([np.minimum(interval[:, 0], mix), np.maximum(interval[:, 1], mix)])
         for members in groups:
             sums = normal_interval(
                 mix[members].sum(keepdims=True),

@@ -36,6 +36,11 @@ class HeldOutScores:
         """p_s(y) of the held-out rows."""
         return np.bincount(self.y, minlength=self.class_source.shape[1]) / len(self.y)
 
+    @property
+    def accuracy(self) -> float:
+        """Accuracy of the source classifier on the held-out source rows."""
+        return float(np.mean(self.class_source.argmax(axis=1) == self.y))
+
     def weights(self, mix: Floats) -> Floats:
         """Importance weights of the source rows that give the source the class mix ``mix``."""
         return (mix / self.source_marginal)[self.y]

@@ -1,0 +1,163 @@
+"""Do the intervals hold on problems nobody chose? Coverage, width and error of whole estimates, by data set.
+
+    OSLS_DATA=... python benchmarks/problems.py --model trees --cache DIR     (the scores, once)
+    OSLS_DATA=... python benchmarks/trust.py --models trees auto --cache DIR
+
+Only the data sets that nothing was tuned on (``problems.FINAL``) unless ``--tuning`` is given. The truth is the
+realised share of the target rows; that of the population is beside it. "before" is what this project did before
+the intervals were calibrated: half the distance between the 16th and the 84th percentile of the replicates, no
+correction, and zero unless a test with the factor sqrt(2) rejects at .1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from osls._core.arrays import effective_size
+from osls.inference import novelty
+from osls.inference.calibrated import known_factor
+from osls.inference.mix import MixFromScores, bootstrap_mix
+from osls.inference.separation import inseparable_groups
+from osls.shift.scores import HeldOutScores
+from plotting import new_figure, save
+from problems import FINAL, NAMES, scored
+
+RESULTS = Path(__file__).parent / "results" / "trust.json"
+LEVELS = (0.95, 0.8)
+
+
+def as_before(scores: HeldOutScores, seed: int, replicates: int) -> tuple[float, np.ndarray]:
+    """The reported novel share and the 95 % interval of the uncalibrated estimate."""
+    estimator = MixFromScores()
+    marginal = estimator.known_marginal(scores)
+    weight = scores.weights(marginal)
+    rows = min(effective_size(weight), len(scores.class_target))
+    share = 1 - (1 - estimator.novel_share(scores, marginal)) / known_factor(scores.accuracy, rows)
+    groups = inseparable_groups(scores)
+    drawn, factor = bootstrap_mix(
+        lambda source, target: estimator._mix(scores.take(source, target), groups),
+        scores.y,
+        len(scores.class_target),
+        repeats=replicates,
+        rng=np.random.default_rng(seed),
+    )
+    low, high = np.quantile(drawn[:, -1], [0.1587, 0.8413])
+    half = norm.ppf(0.975) * factor * (high - low) / 2
+    kept = novelty._CROSS_FITTING
+    novelty._CROSS_FITTING = float(np.sqrt(2))
+    try:
+        found = estimator.test(scores, 0.1).pvalue <= 0.1
+    finally:
+        novelty._CROSS_FITTING = kept
+    interval = np.clip([share - half if found else 0.0, share + half], 0, 1)
+    return share if found else 0.0, interval
+
+
+def judge(number: int, model: str, cache: Path, replicates: int) -> dict[str, Any]:
+    problem = scored(number, model, cache)
+    scores, truth = problem.scores([0]), problem.realised
+    estimator = MixFromScores()
+    marginal = estimator.known_marginal(scores)
+    p_value = estimator.test(scores, 0.05).pvalue
+    share = estimator.novel_share(scores, marginal) if p_value <= 0.05 else 0.0
+    mix = np.append((1 - share) * marginal, share)
+    old_share, old_interval = as_before(scores, number, replicates)
+    row = {
+        "number": number,
+        "data": problem.data,
+        "truth": truth[-1],
+        "population": problem.population[-1],
+        "share": share,
+        "p_value": p_value,
+        "error": share - truth[-1],
+        "before error": old_share - truth[-1],
+        "before width": float(np.diff(old_interval)[0]),
+        "before covered": bool(old_interval[0] <= truth[-1] <= old_interval[1]),
+    }
+    for level in LEVELS:
+        rng = np.random.default_rng(number)
+        interval = estimator.interval(scores, mix, level=level, repeats=replicates, rng=rng)
+        held = (interval[:, 0] <= truth + 1e-9) & (truth <= interval[:, 1] + 1e-9)
+        low, high = interval[-1]
+        row[f"covered {level}"] = bool(held[-1])
+        row[f"population covered {level}"] = bool(low <= problem.population[-1] <= high)
+        row[f"width {level}"] = float(high - low)
+        row[f"known covered {level}"] = float(held[:-1].mean())
+    return {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
+
+
+def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Means over problems; false shares over those in which nothing is new."""
+
+    def mean(key: str, among: list[dict[str, Any]] = rows) -> float | None:
+        return round(float(np.mean([row[key] for row in among])), 4) if among else None
+
+    nothing = [row for row in rows if row["truth"] == 0]
+    summary: dict[str, Any] = {"problems": len(rows), "nothing new": len(nothing)}
+    for key in rows[0]:
+        if "covered" in key or "width" in key:
+            summary[key] = mean(key)
+    for key in ("error", "before error"):
+        summary[f"mean absolute {key}"] = round(float(np.mean([abs(row[key]) for row in rows])), 4)
+    summary["worst error"] = max((row["error"] for row in rows), key=abs)
+    summary["false share"] = mean("share", nothing)
+    return summary
+
+
+def draw_picture(tables: dict[str, dict[str, Any]], path: Path) -> None:
+    """Coverage of the 95 % intervals by data set, a mark for each kind of model."""
+    figure, axis = new_figure("trust")
+    for (model, table), marker in zip(tables.items(), "os", strict=False):
+        names = list(table["by data set"])
+        axis.plot(
+            [table["by data set"][n]["covered 0.95"] for n in names], names, marker, label=f"novel, {model}"
+        )
+        known = [table["by data set"][n]["known covered 0.95"] for n in names]
+        axis.plot(known, names, marker, fillstyle="none", label=f"known, {model}")
+    axis.axvline(0.95, linestyle=":", color="grey")
+    axis.axvspan(0.92, 0.98, alpha=0.15)
+    axis.set(xlim=(0.4, 1.02), xlabel="share of the problems whose 95 % interval holds the truth")
+    axis.legend(loc="lower left")
+    save(figure, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", default=["trees", "auto"])
+    parser.add_argument("--tuning", action="store_true", help="the data sets that things were tuned on")
+    parser.add_argument("--replicates", type=int, default=100)
+    parser.add_argument("--most", type=int, help="at most so many problems a model")
+    parser.add_argument("--cache", type=Path, default=Path(".scores"))
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    tables = {}
+    for model in args.models:
+        numbers = sorted(
+            int(path.stem) for path in (args.cache / model).glob("[0-9]*.npz") if path.stem.isdigit()
+        )
+        chosen = [i for i in numbers if (NAMES[i % len(NAMES)] in FINAL) != args.tuning][: args.most]
+        rows = []
+        for number in chosen:
+            rows.append(judge(number, model, args.cache, args.replicates))
+            print(model, rows[-1], flush=True)
+        names = sorted({row["data"] for row in rows})
+        tables[model] = {
+            **summarise(rows),
+            "by data set": {name: summarise([row for row in rows if row["data"] == name]) for name in names},
+            "rows": rows,
+        }
+        print(json.dumps({k: v for k, v in tables[model].items() if k != "rows"}, indent=1), flush=True)
+    args.out.write_text(json.dumps(tables) + "\n")
+    draw_picture(tables, args.out.with_suffix(".svg"))
+
+
+if __name__ == "__main__":
+    main()
