@@ -3,10 +3,10 @@
     OSLS_DATA=... python benchmarks/problems.py --model trees --cache DIR     (the scores, once)
     OSLS_DATA=... python benchmarks/trust.py --models trees auto --cache DIR
 
-Only the data sets that nothing was tuned on (``problems.FINAL``) unless ``--tuning`` is given. The truth is the
-realised share of the target rows; that of the population is beside it. "before" is what this project did before
-the intervals were calibrated: half the distance between the 16th and the 84th percentile of the replicates, no
-correction, and zero unless a test with the factor sqrt(2) rejects at .1.
+Only the data sets that nothing was tuned on (``problems.FINAL``) unless ``--tuning`` is given. The truth is
+the realised share of the target rows; that of the population is beside it. "before" is what this project did
+before the intervals were calibrated: half the distance between the 16th and the 84th percentile of the
+replicates, no correction, and zero unless a test with the factor sqrt(2) rejects at .1.
 """
 
 from __future__ import annotations

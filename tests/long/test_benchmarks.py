@@ -1,4 +1,4 @@
-"""Every script under benchmarks still runs, with a tiny draw; those without options as far as their imports."""
+"""Every script under benchmarks still runs: with a tiny draw, or without options as far as its imports."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _hash_rows(X: AnyArray) -> NDArray[np.uint64]:
     """64-bit hashes; equal rows have equal ones, dense or sparse. Zeros count nothing."""
     if sparse.issparse(X):
         return _hash_sparse(X)
-    flat = X.reshape(len(X), -1)
+    flat = X.reshape(len(X), int(np.prod(X.shape[1:])))
     factor = _factors(flat.shape[1])
     step = max(1, _CHUNK // max(1, flat.shape[1]))
     chunks = [(_bits(flat[i : i + step]) * factor).sum(axis=1) for i in range(0, len(flat), step)]

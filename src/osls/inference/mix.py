@@ -58,8 +58,8 @@ def bootstrap_mix(
 def normal_interval(point: Floats, replicates: Floats, scale: float, level: float) -> Floats:
     """Point ± z times the replicates' standard deviation, within [0, 1]; shape (k + 1, 2).
 
-    Not half the distance between two percentiles: replicates that jump to a very different best bin are part of
-    the uncertainty.
+    Not half the distance between two percentiles: replicates that jump to a very different best bin are part
+    of the uncertainty.
     """
     half_width = norm.ppf(0.5 + level / 2) * scale * replicates.std(axis=0)
     return np.asarray(np.clip(np.column_stack([point - half_width, point + half_width]), 0.0, 1.0))
