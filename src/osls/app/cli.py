@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from osls import __version__
+from osls._core.printing import printable
 from osls.app.bench import app as bench
 from osls.app.options import (
     ALL_CORES,
@@ -23,16 +26,6 @@ from osls.app.options import (
     as_names,
 )
 
-app = typer.Typer(
-    help="Adapt a classifier when the class mix changes and something new appears.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    # Plain help: rich would take longer to import than the help takes to print, and would read the users'
-    # own words as markup.
-    rich_markup_mode=None,
-)
-
 _ADAPT = AdaptOptions()
 _MONITOR = MonitorOptions(Path())
 
@@ -41,10 +34,56 @@ _MONITOR = MonitorOptions(Path())
 def _input_errors() -> Iterator[None]:
     """End with one sentence and exit code 2 if the input cannot be used."""
     try:
-        yield
+        with _shown_warnings():
+            yield
     except (ValueError, OSError, ImportError) as error:
-        typer.echo(f"osls: {error}", err=True)
+        typer.echo(f"osls: {printable(error, lines=False)}", err=True)
         raise typer.Exit(2) from None
+
+
+@contextmanager
+def _shown_warnings() -> Iterator[None]:
+    """Print warnings, which may quote the data, in one line each."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: typer.echo(
+            f"osls: {printable(message, lines=False)}", err=True
+        )
+        yield
+
+
+class _Commands(TyperGroup):
+    """Commands whose complaints about arguments, such as the names of a folder's files, do not steer."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _shown_usage():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _shown_usage():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _shown_usage() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # Complaints of click have a message that is printed later; everything else passes as it is.
+        if hasattr(error, "format_message"):
+            error.message = printable(error.message, lines=False)  # type: ignore[attr-defined]
+        raise
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Adapt a classifier when the class mix changes and something new appears.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    # Plain help: rich would take longer to import than the help takes to print, and would read the users'
+    # own words as markup.
+    rich_markup_mode=None,
+)
 
 
 def _call(module: str, function: str, *arguments: Any, **options: Any) -> Any:

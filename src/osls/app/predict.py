@@ -13,10 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
-from rich.console import Console
 
 from osls._core.arrays import Floats
 from osls._core.saving import saveable
+from osls._core.screen import Screen
 from osls.app.files.opening import FolderRows, open_rows
 from osls.app.files.reader import ROWS, TEXT_DTYPE, InputError, Kind, Place, RowFile
 from osls.app.files.staging import staged_file
@@ -160,15 +160,13 @@ def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter | arrow_csv.
 
 
 def _print_counts(adapted: Adapted, counts: Counter[str], out: Path) -> None:
-    screen = Console()
+    screen = Screen()
     total = sum(counts.values())
     for name in adapted.classes:
         share = 100 * counts[name] / total
-        screen.print(f"{counts[name]:>10,}  {share:5.1f} %  {name}", markup=False, highlight=False)
+        screen.print(f"{counts[name]:>10,}  {share:5.1f} %  {name}")
     screen.print(
         f"{total:,} rows predicted, in {out}. These are counts of predictions under the mix that the model "
         "was adapted to; for a new mix, run osls adapt or osls monitor.",
-        markup=False,
-        highlight=False,
         soft_wrap=True,
     )

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
+from osls._core.printing import printable
+from osls._core.screen import Screen
 from osls._core.writing import only_writer
 from osls.app.files.opening import READERS
 from osls.app.files.reader import InputError
@@ -63,7 +64,7 @@ class _Session:
         self.options = options
         self.adapted = load_adapted(options.model)
         self.monitor = _open_state(options, _fresh(self.adapted, options))
-        self.screen, self.errors = Console(), Console(stderr=True)
+        self.screen, self.errors = Screen(), Screen(stderr=True)
         self.alarmed = False
         self.added = 0
 
@@ -109,7 +110,7 @@ class _Session:
         try:
             self.add(path)
         except (ValueError, OSError) as error:
-            self.errors.print(f"osls: {error}", markup=False, highlight=False, soft_wrap=True)
+            self.errors.print(f"osls: {printable(error, lines=False)}", soft_wrap=True)
         if self.added > added:
             self.publish()
 
@@ -126,7 +127,7 @@ class _Session:
         write_atomically(out.with_suffix(".json"), json.dumps(history, indent=1) + "\n")
 
     def say(self, text: str, style: str | None = None) -> None:
-        self.screen.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        self.screen.print(text, style=style, soft_wrap=True)
 
 
 def _fresh(adapted: Adapted, options: MonitorOptions) -> Monitor:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from osls._core.writing import remove_if_abandoned, sync
-from osls.persist.tree import ModelError, in_short
+from osls.persist.budget import MOST_UNPACKED, SMALL, Budget, ModelError, check_nesting, in_short
 
 # 2: tags are class names. In 1, before the first release, they were module paths.
 FORMAT = 2
@@ -25,6 +25,7 @@ TENSORS = "tensors.safetensors"
 
 _NAME = "osls-model"
 _BLANK = "0" * 64
+_MOST_MANIFEST = 1 << 28
 _FILE_NAME = re.compile(r"tensors\.safetensors|sklearn/[0-9]{1,9}\.skops")
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -52,6 +53,7 @@ class Draft:
             {"format": _NAME, "version": FORMAT, "sha256": _BLANK, "files": self._files, **fields},
             allow_nan=False,
         )
+        check_nesting(text.encode(), MANIFEST)
         # The digest is computed with zeros in its own place, so that it covers every other byte.
         digest = hashlib.sha256(text.encode()).hexdigest()
         _write(self.path / MANIFEST, text.replace(_BLANK, digest, 1).encode())
@@ -146,6 +148,9 @@ class Stored:
         self.path = path
         self.manifest = _read_manifest(path)
         self._unread = set(self._files)
+        for name, entry in self._files.items():
+            _check_size(path / name, entry["bytes"])
+        self.budget = Budget(sum(entry["bytes"] for entry in self._files.values()))
 
     @property
     def _files(self) -> dict[str, Any]:
@@ -171,6 +176,13 @@ class Stored:
 
 def _read(folder: Path, name: str, size: int) -> bytes:
     path = folder / name
+    _check_size(path, size)
+    with path.open("rb") as file:
+        return file.read(size + 1)
+
+
+def _check_size(path: Path, size: int) -> None:
+    """Raise an error for a file of another size, and for one that is a hole for the most part."""
     try:
         status = path.stat()
     except OSError as error:
@@ -179,8 +191,9 @@ def _read(folder: Path, name: str, size: int) -> bytes:
         raise ModelError(
             f"{path} has {status.st_size} bytes where {size} were saved; get a fresh copy of the model."
         )
-    with path.open("rb") as file:
-        return file.read(size + 1)
+    on_disk = 512 * getattr(status, "st_blocks", size)
+    if size > max(SMALL, MOST_UNPACKED * on_disk):
+        raise ModelError(f"{path} claims {size} bytes and has {on_disk} on the disk; it is refused.")
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -190,7 +203,10 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise ModelError(f"{folder} {what}; pass the folder that a model was saved to.")
     if not path.is_file():
         raise ModelError(f"{folder} is not a saved model: it has no {MANIFEST}.")
+    if path.stat().st_size > _MOST_MANIFEST:
+        raise ModelError(f"{path} has more than {_MOST_MANIFEST >> 20} MB; it is refused.")
     data = path.read_bytes()
+    check_nesting(data, str(path))
     try:
         manifest = json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
