@@ -69,6 +69,7 @@ from conftest import ADAPTERS, blobs
 from osls import PULSE
 from osls._core.names import exported_classes
 from osls._core.saving import saveable
+from osls._core.writing import draft_beside
 from osls.app.predict import Adapted
 from osls.app.tables.table_encoder import TableEncoder
 from osls.base import OpenSetAdapter
@@ -1090,13 +1091,16 @@ def test_of_two_that_save_at_once_the_later_one_counts(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-def test_what_killed_processes_left_is_swept_after_a_day(tmp_path):
-    for name in (".m.new-" + "0" * 12, ".m.new-" + "1" * 12, ".m.newer"):
-        (tmp_path / name).mkdir()
-    os.utime(tmp_path / (".m.new-" + "0" * 12), (0, 0))
+def test_what_processes_of_other_machines_left_is_swept_after_a_day(tmp_path, monkeypatch):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("platform.node", lambda: "elsewhere")
+        old, young = draft_beside(tmp_path / "m"), draft_beside(tmp_path / "m")
+    for path in (old, young, tmp_path / ".m.newer"):
+        path.mkdir()
+    os.utime(old, (0, 0))
     os.utime(tmp_path / ".m.newer", (0, 0))
     save(1, tmp_path / "m")
-    assert {path.name for path in tmp_path.iterdir()} == {"m", ".m.newer", ".m.new-" + "1" * 12}
+    assert {path.name for path in tmp_path.iterdir()} == {"m", ".m.newer", young.name}
 
 
 KILL = """

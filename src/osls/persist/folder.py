@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from osls._core.writing import remove_if_abandoned, sync
+from osls._core.writing import draft_beside, old_copies, sweep, sync
 from osls.persist.budget import MOST_UNPACKED, SMALL, Budget, ModelError, check_nesting, in_short
 
 # 2: tags are class names. In 1, before the first release, they were module paths.
@@ -68,7 +67,8 @@ def drafting(target: Path) -> Iterator[Draft]:
     """
     _check_target(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    path = _sibling(target, "new")
+    sweep(target.parent)
+    path = draft_beside(target)
     path.mkdir()
     try:
         yield Draft(path)
@@ -78,7 +78,8 @@ def drafting(target: Path) -> Iterator[Draft]:
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise
-    _sweep(target)
+    for old in old_copies(target):
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _check_target(target: Path) -> None:
@@ -92,7 +93,7 @@ def _check_target(target: Path) -> None:
 def _publish(path: Path, target: Path) -> None:
     while True:
         with suppress(FileNotFoundError):
-            os.rename(target, _sibling(target, "old"))
+            os.rename(target, draft_beside(target, old=True))
         try:
             os.rename(path, target)
         except OSError as error:
@@ -102,25 +103,6 @@ def _publish(path: Path, target: Path) -> None:
         else:
             sync(target.parent)
             return
-
-
-def _sweep(target: Path) -> None:
-    """Delete earlier models, and what was left by processes that were killed at least a day ago."""
-    for path in _siblings(target, "old"):
-        shutil.rmtree(path, ignore_errors=True)
-    for path in _siblings(target, "new"):
-        remove_if_abandoned(path)
-
-
-def _sibling(target: Path, role: str) -> Path:
-    return target.with_name(f".{target.name}.{role}-{secrets.token_hex(6)}")
-
-
-def _siblings(target: Path, role: str) -> list[Path]:
-    pattern = re.compile(re.escape(f".{target.name}.{role}-") + "[0-9a-f]{12}")
-    if not target.parent.is_dir():
-        return []
-    return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -135,10 +117,9 @@ def _write(path: Path, data: bytes) -> None:
 
 def current(target: Path) -> Path:
     """Return the model's path: ``target``, or a hidden one if a save was killed between its two renames."""
-    if target.exists():
+    if target.exists() or not target.parent.is_dir():
         return target
-    aside = [path for path in _siblings(target, "old") if (path / MANIFEST).is_file()]
-    return max(aside, key=lambda path: path.stat().st_mtime, default=target)
+    return next((path for path in old_copies(target) if (path / MANIFEST).is_file()), target)
 
 
 class Stored:
