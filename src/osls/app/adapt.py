@@ -152,7 +152,13 @@ def fit_rows(
 
 
 def run_adapt(
-    source: Path, target: Path, out: Path, options: AdaptOptions, *, overwrite: bool = False
+    source: Path,
+    target: Path,
+    out: Path,
+    options: AdaptOptions,
+    *,
+    overwrite: bool = False,
+    safe_csv: bool = False,
 ) -> AdaptAnswer:
     """Adapt, write the folder, and print the answer."""
     started = time.perf_counter()
@@ -167,7 +173,7 @@ def run_adapt(
 
         # A large target is not held in memory: the answer has the rows of the fit, the files have them all.
         answer = fit.answer(options.as_command(source, target, out), every_row=False)
-        answer = write_folder(answer, out, fit.predictions(), overwrite=overwrite, say=say)
+        answer = write_folder(answer, out, fit.predictions(), overwrite=overwrite, safe_csv=safe_csv, say=say)
     print_answer(answer, out, time.perf_counter() - started, Screen())
     return answer
 

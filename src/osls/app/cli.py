@@ -28,6 +28,12 @@ from osls.app.options import (
 
 _ADAPT = AdaptOptions()
 _MONITOR = MonitorOptions(Path())
+# Addresses, most of which are libraries that are mapped and never touched.
+_LEAST_MEMORY = 4 << 30
+_SafeCsv = Annotated[
+    bool,
+    typer.Option("--safe-csv", help="Put ' before texts in the CSV that a spreadsheet would compute."),
+]
 
 
 @contextmanager
@@ -38,6 +44,9 @@ def _input_errors() -> Iterator[None]:
             yield
     except (ValueError, OSError, ImportError) as error:
         typer.echo(f"osls: {printable(error, lines=False)}", err=True)
+        raise typer.Exit(2) from None
+    except MemoryError:
+        typer.echo("osls: the memory is full; give fewer rows (--max-rows) or columns (--ignore).", err=True)
         raise typer.Exit(2) from None
 
 
@@ -89,8 +98,23 @@ app = typer.Typer(
 def _call(module: str, function: str, *arguments: Any, **options: Any) -> Any:
     """Import the module of a command and run its function."""
     with _input_errors():
+        _check_memory()
         # Imported here, and only here: pandas and torch take seconds to load, and --help must not wait.
         return getattr(import_module(f"osls.app.{module}"), function)(*arguments, **options)
+
+
+def _check_memory() -> None:
+    """Raise if the shell allows too little memory to load the libraries: they would hang or crash."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limits
+        return
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if allowed != resource.RLIM_INFINITY and allowed < _LEAST_MEMORY:
+        raise ValueError(
+            f"this shell allows {allowed >> 20} MB of memory and osls needs {_LEAST_MEMORY >> 20}; "
+            "raise the limit with ulimit -v."
+        )
 
 
 def _version(show: bool) -> None:
@@ -164,6 +188,7 @@ def adapt(
         ),
     ] = _ADAPT.ignore_target_label,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
+    safe_csv: _SafeCsv = False,
 ) -> None:
     """Say how common each class is in new data, how much of it is new, and what each row is."""
     with _input_errors():
@@ -182,7 +207,7 @@ def adapt(
             max_rows=max_rows,
             n_jobs=jobs or ALL_CORES,
         )
-    _call("adapt", "run_adapt", source, target, out, options, overwrite=overwrite)
+    _call("adapt", "run_adapt", source, target, out, options, overwrite=overwrite, safe_csv=safe_csv)
 
 
 @app.command()
@@ -193,9 +218,10 @@ def predict(
         "predictions.parquet"
     ),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier file.")] = False,
+    safe_csv: _SafeCsv = False,
 ) -> None:
     """Predict more rows with a saved model."""
-    _call("predict", "run_predict", model, rows, out, overwrite=overwrite)
+    _call("predict", "run_predict", model, rows, out, overwrite=overwrite, safe_csv=safe_csv)
 
 
 @app.command()

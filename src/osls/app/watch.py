@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import signal
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ import numpy as np
 from osls._core.printing import printable
 from osls._core.screen import Screen
 from osls._core.writing import only_writer
+from osls.app.files.guards import check_regular
 from osls.app.files.opening import READERS
 from osls.app.files.reader import InputError
 from osls.app.options import MonitorOptions
@@ -72,6 +74,7 @@ class _Session:
         """Read a batch, unless its content was counted before, and keep the state."""
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; check the path.")
+        check_regular(path)
         origin = _fingerprint(path)
         for before in self.monitor.batches:
             if before.origin.get("sha256") == origin["sha256"]:
@@ -189,6 +192,8 @@ def _settled(
             seen = path.stat()
         except FileNotFoundError:  # gone since it was listed
             continue
+        if not stat.S_ISREG(seen.st_mode) and not stat.S_ISDIR(seen.st_mode):
+            continue  # a pipe would be waited for
         mark = (seen.st_size, seen.st_mtime_ns)
         steady = looks.get(path) == mark or time.time() - seen.st_mtime > _SETTLED_SECONDS
         looks[path] = mark
