@@ -304,6 +304,7 @@ def test_the_most_novel_rows_come_in_order(table):
 
 def test_pictures_are_small_copies_without_metadata(tmp_path):
     import io
+import os
 
     photo = Image.effect_noise((900, 600), 60).convert("RGB")
     exif = Image.Exif()
@@ -432,6 +433,39 @@ def test_a_text_report_shows_texts_and_words(text):
 def test_an_image_report_embeds_pictures(pictures):
     page = check_page(render_report(pictures))
     assert len(page.all("img")) == 24 + 6 * len(find_groups(pictures))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<script>alert(1)<&sol;script>.png",
+        '"><img src=x onerror=alert(1)>.png',
+        "' onload='alert(1).png",
+        "javascript:alert(1).png",
+        "data:text&comma;x.png",
+        "\x1b]52;c;eA==\x07.png",
+        "\u202egnp.exe.png",
+        "two\nlines.png",
+        "]]><svg onload=alert(1)>.png",
+        "{{ 7 * 7 }}{% raw %}.png",
+        "=cmd|' C calc'!A0.png",
+        "half \udcff of a pair.png",
+    ],
+    ids=lambda name: ascii(name)[1:20],
+)
+def test_a_picture_report_with_hostile_file_names(name, tmp_path, pictures):
+    Image.new("L", (8, 8), 200).save(tmp_path / "a.png")
+    os.rename(tmp_path / "a.png", os.fsencode(tmp_path) + b"/" + os.fsencode(name))
+    answer = replace(
+        pictures,
+        target_rows=pictures.target_rows.assign(file=name),
+        settings={**pictures.settings, "target": str(tmp_path)},
+    )
+    html = render_report(answer)
+    page = check_page(html)
+    assert len(page.all("img")) == 24 + 6 * len(find_groups(answer))
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", html)
+    html.encode()
 
 
 @pytest.mark.parametrize("status", ["upper bound only", "do not trust"])

@@ -29,7 +29,7 @@ from osls.app.options import (
 _ADAPT = AdaptOptions()
 _MONITOR = MonitorOptions(Path())
 # Addresses, most of which are libraries that are mapped and never touched.
-_LEAST_MEMORY = 4 << 30
+_LEAST_MEMORY = 3 << 30
 _SafeCsv = Annotated[
     bool,
     typer.Option("--safe-csv", help="Put ' before texts in the CSV that a spreadsheet would compute."),

@@ -9,7 +9,7 @@ from typing import Any
 from osls.app.files.reader import InputError
 
 # The formats that a picture may have, whatever its name: others start programs (EPS starts Ghostscript).
-PICTURE_FORMATS = ("BMP", "GIF", "JPEG", "MPO", "PNG", "TIFF", "WEBP")
+PICTURE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 # A file that unpacks to this many bytes, and to this many times its own size, is no data set.
 _BOMB_BYTES, _BOMB_RATIO = 1 << 28, 200
 

@@ -277,7 +277,7 @@ def _look_alikes(classes: AnyArray, counts: AnyArray) -> list[str]:
         spelled = unicodedata.normalize("NFKC", name)
         twin, others = seen.setdefault(" ".join(spelled.split()).casefold(), (name, count))
         if twin != name:
-            how = "in case" if twin.casefold() == name.casefold() else "in Unicode form or blanks"
+            how = "in case" if twin.lower() == name.lower() else "in Unicode form or blanks"
             notes.append(
                 f"The classes {shorten(twin)} ({others:,} rows) and {shorten(name)} ({count:,} rows) differ "
                 f"{how} only: one class?"
