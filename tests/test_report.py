@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -304,7 +305,6 @@ def test_the_most_novel_rows_come_in_order(table):
 
 def test_pictures_are_small_copies_without_metadata(tmp_path):
     import io
-import os
 
     photo = Image.effect_noise((900, 600), 60).convert("RGB")
     exif = Image.Exif()
