@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -15,7 +16,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from osls.app.cli import app
 from osls.app.files import InputError, read_table
 from osls.app.files.guards import check_regular
 from osls.app.files.opening import open_rows
@@ -265,6 +268,29 @@ def test_the_last_day_that_people_write_is_read(unit, tmp_path):
     assert str(read_table(tmp_path / "a.parquet")["until"].iloc[0]).startswith("9999-12-31")
     (tmp_path / "a.csv").write_text("until,kind\n9999-12-31,a\n2020-01-01,b\n")
     assert str(read_table(tmp_path / "a.csv")["until"].iloc[0]).startswith("9999-12-31")
+
+
+@pytest.mark.parametrize("megabytes", [300, 700, 1400])
+def test_a_shell_that_allows_too_little_memory_is_told_so(megabytes):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+    command = [sys.executable, "-m", "osls.app.cli", "predict", "model", "rows.csv"]
+    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"osls: this shell allows {megabytes} MB of memory and osls needs 3072; raise the limit with ulimit -v.\n"
+    )
+
+
+def test_a_full_memory_ends_in_a_sentence(monkeypatch):
+    def fill(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("osls.app.predict.run_predict", fill)
+    result = CliRunner().invoke(app, ["predict", "model", "rows.csv"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("osls: the memory is full; give fewer rows")
 
 
 # -- Labels and spreadsheets ------------------------------------------------------------------------

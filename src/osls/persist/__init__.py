@@ -2,7 +2,7 @@
 
 A folder holds ``manifest.json`` (the object as a tree of JSON values, versions, and the SHA-256 of every
 file), ``tensors.safetensors`` (all arrays and network weights) and ``sklearn/<n>.skops``. Loading builds only
-what is marked as saveable and what :mod:`osls.persist.sklearn_parts` lists; no code in a model is ever run.
+what is marked as saveable and what :mod:`osls.persist.archive` lists; no code in a model is ever run.
 The digests detect damage. They do not prove who wrote a model: load only models from people whose results you
 would trust.
 """
