@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-long lint stats format bench bench-pages bench-speed docs docs-serve docs-run coverage fuzz audit test-minimum changelog release clean
+.PHONY: demo test test-long lint stats format bench bench-pages bench-speed docs docs-serve docs-run coverage fuzz audit lock endurance test-minimum changelog release clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -29,11 +29,24 @@ coverage: $(STAMP)
 fuzz: $(STAMP)
 	HYPOTHESIS_PROFILE=long OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --durations 0 tests/test_properties.py tests/test_fuzz.py
 
-# What may be dangerous, dead, or known to be vulnerable. The last asks a server; it lists what it could not ask about.
+# Mutated models, kills, two processes at once, a long watch: each goes on where it was stopped.
+endurance: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/endurance.py mutations --count 5000 --out .cache/mutations.jsonl
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/endurance.py kills --count 40 --out .cache/kills.jsonl
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/endurance.py pairs --count 20 --out .cache/pairs.jsonl
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/endurance.py soak --count 2000 --out .cache/soak.jsonl
+
+# What may be dangerous, dead, or known to be vulnerable. The last asks a server, and says what it could not ask about.
 audit: $(STAMP)
 	$(BIN)/bandit -q -c pyproject.toml -r src
 	$(BIN)/vulture
-	$(BIN)/pip-audit --skip-editable
+	$(BIN)/python tools/audit.py
+
+# All that osls needs to run, with the hashes of every file, from constraints.txt. torch has other files, and so other
+# hashes, on an index of its own builds: run this with the index that you install from.
+lock: $(STAMP)
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-annotate --no-emit-index-url \
+	    --no-emit-find-links --no-emit-trusted-host --extra all -c constraints.txt -o requirements.txt pyproject.toml
 
 # The smallest versions that pyproject.toml allows. Warnings of old versions about new ones are theirs.
 MINIMUM := $(VENV)-minimum

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -431,6 +432,39 @@ def test_a_text_report_shows_texts_and_words(text):
 def test_an_image_report_embeds_pictures(pictures):
     page = check_page(render_report(pictures))
     assert len(page.all("img")) == 24 + 6 * len(find_groups(pictures))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<script>alert(1)<&sol;script>.png",
+        '"><img src=x onerror=alert(1)>.png',
+        "' onload='alert(1).png",
+        "javascript:alert(1).png",
+        "data:text&comma;x.png",
+        "\x1b]52;c;eA==\x07.png",
+        "\u202egnp.exe.png",
+        "two\nlines.png",
+        "]]><svg onload=alert(1)>.png",
+        "{{ 7 * 7 }}{% raw %}.png",
+        "=cmd|' C calc'!A0.png",
+        "half \udcff of a pair.png",
+    ],
+    ids=lambda name: ascii(name)[1:20],
+)
+def test_a_picture_report_with_hostile_file_names(name, tmp_path, pictures):
+    Image.new("L", (8, 8), 200).save(tmp_path / "a.png")
+    os.rename(tmp_path / "a.png", os.fsencode(tmp_path) + b"/" + os.fsencode(name))
+    answer = replace(
+        pictures,
+        target_rows=pictures.target_rows.assign(file=name),
+        settings={**pictures.settings, "target": str(tmp_path)},
+    )
+    html = render_report(answer)
+    page = check_page(html)
+    assert len(page.all("img")) == 24 + 6 * len(find_groups(answer))
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", html)
+    html.encode()
 
 
 @pytest.mark.parametrize("status", ["upper bound only", "do not trust"])

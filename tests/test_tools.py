@@ -1,8 +1,9 @@
-"""tools/stats.py measures what it says it measures."""
+"""tools/stats.py measures what it says it measures; tools/audit.py says what it could not ask."""
 
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
+import audit
 import stats
 
 
@@ -108,3 +110,34 @@ def test_limits_that_are_broken_end_with_1(house, capsys):
     printed = capsys.readouterr().out
     assert "NOT KEPT" in printed
     assert "osls.a.x imports _z of osls.b.y" in printed
+
+
+# -- The audit --------------------------------------------------------------------------------------
+
+
+def answering(monkeypatch, stdout, stderr=""):
+    done = type("Done", (), {"stdout": stdout, "stderr": stderr})
+    monkeypatch.setattr(audit.subprocess, "run", lambda *_, **__: done)
+
+
+def test_an_audit_names_what_was_not_asked_about(monkeypatch, capsys):
+    packages = [
+        {"name": "numpy", "version": "2.4.6", "vulns": []},
+        {"name": "torch", "skip_reason": "not found"},
+    ]
+    answering(monkeypatch, json.dumps({"dependencies": packages}))
+    assert audit.main() == 0
+    assert "not asked: torch (not found)" in capsys.readouterr().out
+
+
+def test_an_audit_fails_if_something_is_vulnerable(monkeypatch, capsys):
+    package = {"name": "torch", "version": "2.4", "vulns": [{"id": "CVE-2025-32434"}]}
+    answering(monkeypatch, json.dumps({"dependencies": [package]}))
+    assert audit.main() == 1
+    assert "vulnerable: torch 2.4 (CVE-2025-32434)" in capsys.readouterr().out
+
+
+def test_an_audit_without_an_answer_is_no_success(monkeypatch, capsys):
+    answering(monkeypatch, "", "Traceback\nno route to host")
+    assert audit.main() == 3
+    assert capsys.readouterr().out == "Could not ask about any package: no route to host\n"

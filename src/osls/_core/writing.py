@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
+import re
 import secrets
 import shutil
 import stat
@@ -29,7 +31,8 @@ def draft_of(path: Path, *, suffix: str = "") -> Iterator[Path]:
     Without a suffix, its name does not match the patterns that finished files are searched by.
     """
     path = Path(os.path.realpath(path))
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}{suffix}")
+    sweep(path.parent)
+    draft = draft_beside(path, suffix=suffix)
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield draft
@@ -40,6 +43,59 @@ def draft_of(path: Path, *, suffix: str = "") -> Iterator[Path]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def draft_beside(path: Path, *, old: bool = False, suffix: str = "") -> Path:
+    """Return a hidden name beside ``path`` for what will replace it, or for the ``old`` that is replaced.
+
+    It says who writes it, so that :func:`sweep` knows when nobody does any more.
+    """
+    writer = f"{_machine()}{os.getpid():08x}{secrets.token_hex(2)}"
+    return path.with_name(f".{path.name}.{'old.' if old else ''}osls-{writer}{suffix}")
+
+
+_DRAFT = re.compile(r"\.(.+?)\.(old\.)?osls-([0-9a-f]{4})([0-9a-f]{8})[0-9a-f]{4}(\.\w+)?")
+
+
+def sweep(folder: Path) -> None:
+    """Delete the drafts in a folder whose writers were killed; put back what they had moved aside."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        parts = _DRAFT.fullmatch(path.name)
+        if parts is None or not _is_abandoned(path, parts[3], int(parts[4], 16)):
+            continue
+        with suppress(OSError):  # another process may sweep, too
+            if parts[2] and not (folder / parts[1]).exists():
+                path.rename(folder / parts[1])
+            elif path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def old_copies(path: Path) -> list[Path]:
+    """Return what was moved aside for ``path``, the latest first."""
+    found = [each for each in path.parent.iterdir() if (m := _DRAFT.fullmatch(each.name)) and m[2]]
+    mine = [each for each in found if each.name.startswith(f".{path.name}.old.")]
+    return sorted(mine, key=lambda each: each.stat().st_mtime, reverse=True)
+
+
+def _is_abandoned(path: Path, machine: str, process: int) -> bool:
+    """Whether the writer has died; on another machine, whether it was idle for a day."""
+    if machine == _machine() and os.name != "nt":  # where signal 0 would end the process
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            pass
+    try:
+        return time.time() - path.stat().st_mtime > _ABANDONED_SECONDS
+    except FileNotFoundError:
+        return False
+
+
+def _machine() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:4]
 
 
 def _keep_mode(old: Path, new: Path) -> None:
@@ -102,13 +158,3 @@ def _own_folder() -> Path:
             f"{folder}: belongs to somebody else; remove it, or set TMPDIR to another folder."
         )
     return folder
-
-
-def remove_if_abandoned(folder: Path) -> None:
-    """Delete a draft that was not modified for a day; another process may still write a younger one."""
-    try:
-        abandoned = time.time() - folder.stat().st_mtime > _ABANDONED_SECONDS
-    except FileNotFoundError:
-        return
-    if abandoned:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from osls._core.screen import Screen
 from osls._core.writing import only_writer
 from osls.app.files.opening import as_rows
 from osls.app.files.staging import check_destination
@@ -153,12 +152,18 @@ def fit_rows(
 
 
 def run_adapt(
-    source: Path, target: Path, out: Path, options: AdaptOptions, *, overwrite: bool = False
+    source: Path,
+    target: Path,
+    out: Path,
+    options: AdaptOptions,
+    *,
+    overwrite: bool = False,
+    safe_csv: bool = False,
 ) -> AdaptAnswer:
     """Adapt, write the folder, and print the answer."""
     started = time.perf_counter()
     check_destination(out, overwrite=overwrite)
-    screen = Console(stderr=True)
+    screen = Screen(stderr=True)
     with only_writer(out), _progress(screen) as say, warnings.catch_warnings():
         # The verdict is printed with the answer.
         warnings.simplefilter("ignore", TrustWarning)
@@ -168,13 +173,13 @@ def run_adapt(
 
         # A large target is not held in memory: the answer has the rows of the fit, the files have them all.
         answer = fit.answer(options.as_command(source, target, out), every_row=False)
-        answer = write_folder(answer, out, fit.predictions(), overwrite=overwrite, say=say)
-    print_answer(answer, out, time.perf_counter() - started, Console())
+        answer = write_folder(answer, out, fit.predictions(), overwrite=overwrite, safe_csv=safe_csv, say=say)
+    print_answer(answer, out, time.perf_counter() - started, Screen())
     return answer
 
 
 @contextmanager
-def _progress(screen: Console) -> Iterator[Callable[[str], None]]:
+def _progress(screen: Screen) -> Iterator[Callable[[str], None]]:
     """Yield a function that says on a terminal what is being done, and nothing elsewhere."""
     if not screen.is_terminal:
         yield lambda step: None
@@ -183,17 +188,17 @@ def _progress(screen: Console) -> Iterator[Callable[[str], None]]:
 
     def say(step: str) -> None:
         # One line a step: a spinner and the progress bar of the fit would overwrite each other.
-        screen.print(f"[dim]{time.perf_counter() - started:5.0f} s[/dim]  {step} ...")
+        screen.print(f"{time.perf_counter() - started:5.0f} s  {step} ...", style="dim")
 
     yield say
 
 
-def print_answer(answer: AdaptAnswer, out: Path, seconds: float, screen: Console) -> None:
+def print_answer(answer: AdaptAnswer, out: Path, seconds: float, screen: Screen) -> None:
     """Print the sentence, the mix, the verdict, the warnings, and where the files are."""
 
     def line(text: str, style: str | None = None) -> None:
-        # Names from the data may look like markup but are not. Lines are folded only on a terminal.
-        screen.print(text, style=style, markup=False, highlight=False, soft_wrap=not screen.is_terminal)
+        # Lines are folded only on a terminal.
+        screen.print(text, style=style, soft_wrap=not screen.is_terminal)
 
     line("\n" + answer.summary(), "bold")
     screen.print(_mix_table(answer))
@@ -220,6 +225,6 @@ def _mix_table(answer: AdaptAnswer) -> Table:
     for heading in headings:
         table.add_column(heading, justify="right")
     for row in known:
-        table.add_row(*map(escape, row))
-    table.add_row(*map(escape, novel), style="bold")
+        table.add_row(*row)
+    table.add_row(*novel, style="bold")
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from osls import __version__
+from osls._core.printing import printable
 from osls.app.bench import app as bench
 from osls.app.options import (
     ALL_CORES,
@@ -23,7 +26,65 @@ from osls.app.options import (
     as_names,
 )
 
+_ADAPT = AdaptOptions()
+_MONITOR = MonitorOptions(Path())
+# Addresses, most of which are libraries that are mapped and never touched.
+_LEAST_MEMORY = 3 << 30
+_SafeCsv = Annotated[
+    bool,
+    typer.Option("--safe-csv", help="Put ' before texts in the CSV that a spreadsheet would compute."),
+]
+
+
+@contextmanager
+def _input_errors() -> Iterator[None]:
+    """End with one sentence and exit code 2 if the input cannot be used."""
+    try:
+        with _shown_warnings():
+            yield
+    except (ValueError, OSError, ImportError) as error:
+        typer.echo(f"osls: {printable(error, lines=False)}", err=True)
+        raise typer.Exit(2) from None
+    except MemoryError:
+        typer.echo("osls: the memory is full; give fewer rows (--max-rows) or columns (--ignore).", err=True)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def _shown_warnings() -> Iterator[None]:
+    """Print warnings, which may quote the data, in one line each."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: typer.echo(
+            f"osls: {printable(message, lines=False)}", err=True
+        )
+        yield
+
+
+class _Commands(TyperGroup):
+    """Commands whose complaints about arguments, such as the names of a folder's files, do not steer."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _shown_usage():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _shown_usage():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _shown_usage() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # Complaints of click have a message that is printed later; everything else passes as it is.
+        if hasattr(error, "format_message"):
+            error.message = printable(error.message, lines=False)  # type: ignore[attr-defined]
+        raise
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Adapt a classifier when the class mix changes and something new appears.",
     no_args_is_help=True,
     add_completion=False,
@@ -33,25 +94,27 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_ADAPT = AdaptOptions()
-_MONITOR = MonitorOptions(Path())
-
-
-@contextmanager
-def _input_errors() -> Iterator[None]:
-    """End with one sentence and exit code 2 if the input cannot be used."""
-    try:
-        yield
-    except (ValueError, OSError, ImportError) as error:
-        typer.echo(f"osls: {error}", err=True)
-        raise typer.Exit(2) from None
-
 
 def _call(module: str, function: str, *arguments: Any, **options: Any) -> Any:
     """Import the module of a command and run its function."""
     with _input_errors():
+        _check_memory()
         # Imported here, and only here: pandas and torch take seconds to load, and --help must not wait.
         return getattr(import_module(f"osls.app.{module}"), function)(*arguments, **options)
+
+
+def _check_memory() -> None:
+    """Raise if the shell allows too little memory to load the libraries: they would hang or crash."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limits
+        return
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if allowed != resource.RLIM_INFINITY and allowed < _LEAST_MEMORY:
+        raise ValueError(
+            f"this shell allows {allowed >> 20} MB of memory and osls needs {_LEAST_MEMORY >> 20}; "
+            "raise the limit with ulimit -v."
+        )
 
 
 def _version(show: bool) -> None:
@@ -125,6 +188,7 @@ def adapt(
         ),
     ] = _ADAPT.ignore_target_label,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
+    safe_csv: _SafeCsv = False,
 ) -> None:
     """Say how common each class is in new data, how much of it is new, and what each row is."""
     with _input_errors():
@@ -143,7 +207,7 @@ def adapt(
             max_rows=max_rows,
             n_jobs=jobs or ALL_CORES,
         )
-    _call("adapt", "run_adapt", source, target, out, options, overwrite=overwrite)
+    _call("adapt", "run_adapt", source, target, out, options, overwrite=overwrite, safe_csv=safe_csv)
 
 
 @app.command()
@@ -154,9 +218,10 @@ def predict(
         "predictions.parquet"
     ),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier file.")] = False,
+    safe_csv: _SafeCsv = False,
 ) -> None:
     """Predict more rows with a saved model."""
-    _call("predict", "run_predict", model, rows, out, overwrite=overwrite)
+    _call("predict", "run_predict", model, rows, out, overwrite=overwrite, safe_csv=safe_csv)
 
 
 @app.command()

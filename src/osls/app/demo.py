@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 from sklearn.datasets import load_digits
 
 from osls import __version__
 from osls._core.arrays import Floats
 from osls._core.extras import require
+from osls._core.screen import Screen
 from osls.app.answer import Answer
 from osls.app.predict import tabulate
 from osls.app.report.adaptation import Truth, render_report
@@ -31,7 +31,7 @@ from osls.pulse import PULSE
 
 def run_demo(out: Path, seed: int) -> None:
     """Fit, print the answers beside the truth, and write the report."""
-    console = Console()
+    console = Screen()
     X, y = load_digits(return_X_y=True)
     novel = np.random.RandomState(seed).choice(10, size=2, replace=False)
     problem = simulate_osls(X, y, novel=novel.tolist(), random_state=seed)

@@ -37,9 +37,12 @@ class AdaptAnswer(Answer):
         """The answer in a sentence or two."""
         return str(headline(self)).replace("\u00a0", " ")
 
-    def write(self, out: str | Path, *, overwrite: bool = False) -> None:
-        """Write predictions (Parquet and CSV), ``mix.json``, ``report.html`` and ``model/`` into a folder."""
-        write_folder(self, Path(out), [self.predictions], overwrite=overwrite)
+    def write(self, out: str | Path, *, overwrite: bool = False, safe_csv: bool = False) -> None:
+        """Write predictions (Parquet and CSV), ``mix.json``, ``report.html`` and ``model/`` into a folder.
+
+        With ``safe_csv``, texts in the CSV that a spreadsheet would compute begin with an apostrophe.
+        """
+        write_folder(self, Path(out), [self.predictions], overwrite=overwrite, safe_csv=safe_csv)
 
     def _repr_html_(self) -> str:
         """Show the sentence and the mix in a notebook."""
@@ -59,17 +62,19 @@ def write_folder(
     predictions: Iterable[pd.DataFrame],
     *,
     overwrite: bool = False,
+    safe_csv: bool = False,
     say: Callable[[str], None] = lambda step: None,
 ) -> AdaptAnswer:
     """Write an answer, and return it with the number of rows predicted for each class.
 
     ``predictions`` are those of the whole target, of which the answer may hold only a sample.
-    ``say`` is told what is being done.
+    With ``safe_csv``, no text in the CSV is a formula. ``say`` is told what is being done.
     """
     check_destination(out, overwrite=overwrite)
     with staged_folder(out, overwrite=overwrite) as folder:
         say("Predicting")
-        counts = write_predictions(predictions, folder / "predictions.parquet", folder / "predictions.csv")
+        paths = folder / "predictions.parquet", folder / "predictions.csv"
+        counts = write_predictions(predictions, *paths, safe_csv=safe_csv)
         answer = replace(answer, settings={**answer.settings, "predicted_counts": dict(counts)})
         (folder / "mix.json").write_text(answer.to_json() + "\n", encoding="utf-8")
         say("Writing the report")

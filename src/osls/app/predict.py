@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
-from rich.console import Console
 
 from osls._core.arrays import Floats
 from osls._core.saving import saveable
+from osls._core.screen import Screen
 from osls.app.files.opening import FolderRows, open_rows
 from osls.app.files.reader import ROWS, TEXT_DTYPE, InputError, Kind, Place, RowFile
 from osls.app.files.staging import staged_file
@@ -104,14 +106,16 @@ def open_for(adapted: Adapted, path: Path) -> tuple[RowFile, Iterator[tuple[Plac
     return rows, rows.placed_batches([column for column in rows.columns if column in wanted])
 
 
-def run_predict(model: Path, rows: Path, out: Path, *, overwrite: bool = False) -> None:
+def run_predict(
+    model: Path, rows: Path, out: Path, *, overwrite: bool = False, safe_csv: bool = False
+) -> None:
     """Predict every row of a file, batch by batch, and print how many of each class there are."""
     if out.suffix.lower() not in _SUFFIXES:
         raise InputError(f"{out}: predictions are written as {' or '.join(_SUFFIXES)}; change the extension.")
     adapted = load_adapted(model)
     data, batches = open_for(adapted, rows)
     with staged_file(out, overwrite=overwrite) as draft:
-        counts = write_predictions(_predict_batches(adapted, data, batches), draft)
+        counts = write_predictions(_predict_batches(adapted, data, batches), draft, safe_csv=safe_csv)
     _print_counts(adapted, counts, out)
 
 
@@ -129,10 +133,11 @@ def _predict_batches(
         first = last
 
 
-def write_predictions(batches: Iterable[pd.DataFrame], *paths: Path) -> Counter[str]:
+def write_predictions(batches: Iterable[pd.DataFrame], *paths: Path, safe_csv: bool = False) -> Counter[str]:
     """Write the same rows to every path, by its extension (.csv or Parquet), and count the predicted classes.
 
-    The types of the columns are those of the first batch.
+    The types of the columns are those of the first batch. With ``safe_csv``, texts that a spreadsheet would
+    take for formulas begin with an apostrophe in CSV files.
     """
     counts: Counter[str] = Counter()
     writers: list[pq.ParquetWriter | arrow_csv.CSVWriter] = []
@@ -143,14 +148,33 @@ def write_predictions(batches: Iterable[pd.DataFrame], *paths: Path) -> Counter[
             table = table.replace_schema_metadata(None)
             if schema is None:
                 schema = table.schema
-                writers = [_open_writer(path, schema) for path in paths]
-            for writer in writers:
-                writer.write_table(table)
+                changes = [safe_csv and path.suffix.lower() == ".csv" for path in paths]
+                writers = [
+                    _open_writer(path, _without_formulas(table).schema if change else schema)
+                    for path, change in zip(paths, changes, strict=True)
+                ]
+            for writer, change in zip(writers, changes, strict=True):
+                writer.write_table(_without_formulas(table) if change else table)
             counts.update(frame["predicted"].value_counts().to_dict())
     finally:
         for writer in writers:
             writer.close()
     return counts
+
+
+_FORMULA = r"^[\s]*[=+\-@]|^[\t\r\n]"
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """Put an apostrophe before names and texts that a spreadsheet would compute: those with = + - @."""
+    columns = [
+        pc.replace_substring_regex(column, f"(?s)({_FORMULA})", r"'\1")
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        else column
+        for column in table.columns
+    ]
+    names = [re.sub(_FORMULA, lambda found: f"'{found[0]}", name) for name in table.column_names]
+    return pa.table(columns, names=names)
 
 
 def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter | arrow_csv.CSVWriter:
@@ -160,15 +184,13 @@ def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter | arrow_csv.
 
 
 def _print_counts(adapted: Adapted, counts: Counter[str], out: Path) -> None:
-    screen = Console()
+    screen = Screen()
     total = sum(counts.values())
     for name in adapted.classes:
         share = 100 * counts[name] / total
-        screen.print(f"{counts[name]:>10,}  {share:5.1f} %  {name}", markup=False, highlight=False)
+        screen.print(f"{counts[name]:>10,}  {share:5.1f} %  {name}")
     screen.print(
         f"{total:,} rows predicted, in {out}. These are counts of predictions under the mix that the model "
         "was adapted to; for a new mix, run osls adapt or osls monitor.",
-        markup=False,
-        highlight=False,
         soft_wrap=True,
     )

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import signal
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
+from osls._core.printing import printable
+from osls._core.screen import Screen
 from osls._core.writing import only_writer
+from osls.app.files.guards import check_regular
 from osls.app.files.opening import READERS
 from osls.app.files.reader import InputError
 from osls.app.options import MonitorOptions
@@ -63,7 +66,7 @@ class _Session:
         self.options = options
         self.adapted = load_adapted(options.model)
         self.monitor = _open_state(options, _fresh(self.adapted, options))
-        self.screen, self.errors = Console(), Console(stderr=True)
+        self.screen, self.errors = Screen(), Screen(stderr=True)
         self.alarmed = False
         self.added = 0
 
@@ -71,6 +74,7 @@ class _Session:
         """Read a batch, unless its content was counted before, and keep the state."""
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; check the path.")
+        check_regular(path)
         origin = _fingerprint(path)
         for before in self.monitor.batches:
             if before.origin.get("sha256") == origin["sha256"]:
@@ -109,7 +113,7 @@ class _Session:
         try:
             self.add(path)
         except (ValueError, OSError) as error:
-            self.errors.print(f"osls: {error}", markup=False, highlight=False, soft_wrap=True)
+            self.errors.print(f"osls: {printable(error, lines=False)}", soft_wrap=True)
         if self.added > added:
             self.publish()
 
@@ -126,7 +130,7 @@ class _Session:
         write_atomically(out.with_suffix(".json"), json.dumps(history, indent=1) + "\n")
 
     def say(self, text: str, style: str | None = None) -> None:
-        self.screen.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        self.screen.print(text, style=style, soft_wrap=True)
 
 
 def _fresh(adapted: Adapted, options: MonitorOptions) -> Monitor:
@@ -188,6 +192,8 @@ def _settled(
             seen = path.stat()
         except FileNotFoundError:  # gone since it was listed
             continue
+        if not stat.S_ISREG(seen.st_mode) and not stat.S_ISDIR(seen.st_mode):
+            continue  # a pipe would be waited for
         mark = (seen.st_size, seen.st_mtime_ns)
         steady = looks.get(path) == mark or time.time() - seen.st_mtime > _SETTLED_SECONDS
         looks[path] = mark

@@ -25,7 +25,7 @@ def read_image(path: str | os.PathLike[str], size: int) -> AnyArray:
     """Decode an image file as uint8 of shape (size, size, 3); the image is resized to a square."""
     Image = require("PIL.Image", extra="images")
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=("BMP", "JPEG", "PNG", "TIFF")) as image:
             if image.width * image.height > _MAX_PIXELS:
                 raise ValueError(f"{path} has {image.width} x {image.height} pixels, which is too many.")
             # A JPEG can be decoded at a fraction of its size, which is much faster.

@@ -2,7 +2,7 @@
 
 A folder holds ``manifest.json`` (the object as a tree of JSON values, versions, and the SHA-256 of every
 file), ``tensors.safetensors`` (all arrays and network weights) and ``sklearn/<n>.skops``. Loading builds only
-what is marked as saveable and what :mod:`osls.persist.sklearn_parts` lists; no code in a model is ever run.
+what is marked as saveable and what :mod:`osls.persist.archive` lists; no code in a model is ever run.
 The digests detect damage. They do not prove who wrote a model: load only models from people whose results you
 would trust.
 """
@@ -19,6 +19,7 @@ from typing import Any
 import safetensors.numpy
 
 import osls
+from osls.persist.budget import check_nesting
 from osls.persist.folder import TENSORS, Stored, current, drafting
 from osls.persist.networks import NETWORK_PREDICTORS
 from osls.persist.objects import OBJECTS
@@ -133,21 +134,29 @@ def _load(path: Path, trusted: tuple[str, ...], factories: dict[str, Callable[..
     stored = Stored(path)
     _compare_versions(stored.manifest)
     try:
-        tensors = safetensors.numpy.load(stored.fetch(TENSORS))
+        tensors = _tensors(stored.fetch(TENSORS))
     except (safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
         if isinstance(error, ModelError):
             raise
         raise ModelError(f"{path / TENSORS} is not a safetensors file ({in_short(error)}).") from error
-    reader = Reader(_CODECS, stored.fetch, tensors, trusted, factories)
+    reader = Reader(_CODECS, stored.fetch, tensors, trusted, factories, stored.budget)
     try:
         loaded = reader.value(stored.manifest["object"], "model")
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
+    except MemoryError:
+        raise ModelError(f"{path} does not fit into memory; load it where there is more.") from None
     except Exception as error:
         # A manifest that was edited by hand can make any constructor fail.
         raise ModelError(f"{path} is damaged ({in_short(error)}).") from error
     stored.check_all_read()
     return loaded
+
+
+def _tensors(data: bytes) -> dict[str, Any]:
+    """Return the arrays of a safetensors file, after a look at its header, which begins with its length."""
+    check_nesting(data[8 : 8 + int.from_bytes(data[:8], "little")], TENSORS)
+    return safetensors.numpy.load(data)
 
 
 def _type_names(trusted: Sequence[str | type]) -> tuple[str, ...]:

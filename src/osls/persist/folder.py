@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -15,8 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from osls._core.writing import remove_if_abandoned, sync
-from osls.persist.tree import ModelError, in_short
+from osls._core.writing import draft_beside, old_copies, sweep, sync
+from osls.persist.budget import MOST_UNPACKED, SMALL, Budget, ModelError, check_nesting, in_short
 
 # 2: tags are class names. In 1, before the first release, they were module paths.
 FORMAT = 2
@@ -25,6 +24,7 @@ TENSORS = "tensors.safetensors"
 
 _NAME = "osls-model"
 _BLANK = "0" * 64
+_MOST_MANIFEST = 1 << 28
 _FILE_NAME = re.compile(r"tensors\.safetensors|sklearn/[0-9]{1,9}\.skops")
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -52,6 +52,7 @@ class Draft:
             {"format": _NAME, "version": FORMAT, "sha256": _BLANK, "files": self._files, **fields},
             allow_nan=False,
         )
+        check_nesting(text.encode(), MANIFEST)
         # The digest is computed with zeros in its own place, so that it covers every other byte.
         digest = hashlib.sha256(text.encode()).hexdigest()
         _write(self.path / MANIFEST, text.replace(_BLANK, digest, 1).encode())
@@ -66,7 +67,8 @@ def drafting(target: Path) -> Iterator[Draft]:
     """
     _check_target(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    path = _sibling(target, "new")
+    sweep(target.parent)
+    path = draft_beside(target)
     path.mkdir()
     try:
         yield Draft(path)
@@ -76,7 +78,8 @@ def drafting(target: Path) -> Iterator[Draft]:
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise
-    _sweep(target)
+    for old in old_copies(target):
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _check_target(target: Path) -> None:
@@ -90,7 +93,7 @@ def _check_target(target: Path) -> None:
 def _publish(path: Path, target: Path) -> None:
     while True:
         with suppress(FileNotFoundError):
-            os.rename(target, _sibling(target, "old"))
+            os.rename(target, draft_beside(target, old=True))
         try:
             os.rename(path, target)
         except OSError as error:
@@ -100,25 +103,6 @@ def _publish(path: Path, target: Path) -> None:
         else:
             sync(target.parent)
             return
-
-
-def _sweep(target: Path) -> None:
-    """Delete earlier models, and what was left by processes that were killed at least a day ago."""
-    for path in _siblings(target, "old"):
-        shutil.rmtree(path, ignore_errors=True)
-    for path in _siblings(target, "new"):
-        remove_if_abandoned(path)
-
-
-def _sibling(target: Path, role: str) -> Path:
-    return target.with_name(f".{target.name}.{role}-{secrets.token_hex(6)}")
-
-
-def _siblings(target: Path, role: str) -> list[Path]:
-    pattern = re.compile(re.escape(f".{target.name}.{role}-") + "[0-9a-f]{12}")
-    if not target.parent.is_dir():
-        return []
-    return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -133,10 +117,9 @@ def _write(path: Path, data: bytes) -> None:
 
 def current(target: Path) -> Path:
     """Return the model's path: ``target``, or a hidden one if a save was killed between its two renames."""
-    if target.exists():
+    if target.exists() or not target.parent.is_dir():
         return target
-    aside = [path for path in _siblings(target, "old") if (path / MANIFEST).is_file()]
-    return max(aside, key=lambda path: path.stat().st_mtime, default=target)
+    return next((path for path in old_copies(target) if (path / MANIFEST).is_file()), target)
 
 
 class Stored:
@@ -146,6 +129,9 @@ class Stored:
         self.path = path
         self.manifest = _read_manifest(path)
         self._unread = set(self._files)
+        for name, entry in self._files.items():
+            _check_size(path / name, entry["bytes"])
+        self.budget = Budget(sum(entry["bytes"] for entry in self._files.values()))
 
     @property
     def _files(self) -> dict[str, Any]:
@@ -171,6 +157,13 @@ class Stored:
 
 def _read(folder: Path, name: str, size: int) -> bytes:
     path = folder / name
+    _check_size(path, size)
+    with path.open("rb") as file:
+        return file.read(size + 1)
+
+
+def _check_size(path: Path, size: int) -> None:
+    """Raise an error for a file of another size, and for one that is a hole for the most part."""
     try:
         status = path.stat()
     except OSError as error:
@@ -179,8 +172,9 @@ def _read(folder: Path, name: str, size: int) -> bytes:
         raise ModelError(
             f"{path} has {status.st_size} bytes where {size} were saved; get a fresh copy of the model."
         )
-    with path.open("rb") as file:
-        return file.read(size + 1)
+    on_disk = 512 * getattr(status, "st_blocks", size)
+    if size > max(SMALL, MOST_UNPACKED * on_disk):
+        raise ModelError(f"{path} claims {size} bytes and has {on_disk} on the disk; it is refused.")
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -190,7 +184,10 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise ModelError(f"{folder} {what}; pass the folder that a model was saved to.")
     if not path.is_file():
         raise ModelError(f"{folder} is not a saved model: it has no {MANIFEST}.")
+    if path.stat().st_size > _MOST_MANIFEST:
+        raise ModelError(f"{path} has more than {_MOST_MANIFEST >> 20} MB; it is refused.")
     data = path.read_bytes()
+    check_nesting(data, str(path))
     try:
         manifest = json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

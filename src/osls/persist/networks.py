@@ -47,8 +47,11 @@ def _read_networks(node: dict[str, Node], reader: Reader, where: str) -> Network
     networks: nn.Module
     if isinstance(kept, list):
         networks = Members([_read_network(item, reader, f"{where}[{i}]") for i, item in enumerate(kept)])
+        count = len(kept)
     else:
-        networks = _read_network(kept, reader, where)
+        networks, count = _read_network(kept, reader, where), kept["arguments"][0]
+    if count != node["members"]:
+        raise ModelError(f"{where} has {count} networks where {node['members']} are announced.")
     return Networks(encoder, networks.to(device).eval(), node["members"], device)
 
 

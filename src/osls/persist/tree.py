@@ -17,16 +17,9 @@ from sklearn.pipeline import Pipeline
 
 from osls._core.arrays import AnyArray
 from osls._core.saving import Kind, marked
+from osls.persist.budget import MOST_VALUES, Budget, ModelError, in_short
 
-
-class ModelError(ValueError):
-    """A model that cannot be saved, or a folder that cannot or must not be loaded; the message says why."""
-
-
-def in_short(error: BaseException) -> str:
-    """Return another library's error message on one line, shortened."""
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said if len(said) <= 300 else said[:297] + '...'}"
+__all__ = ["Codec", "ModelError", "Node", "Reader", "Writer", "everything", "find", "in_short", "tag_of"]
 
 
 Node = Any
@@ -140,25 +133,32 @@ class Reader:
         The tensors' file.
     trusted, factories
         As for the writer.
+    budget : Budget
+        What archives may unpack to.
     """
 
     def __init__(
         self,
         codecs: Iterable[Codec],
         fetch: Callable[[str], bytes],
-        tensors: Mapping[str, AnyArray],
+        tensors: dict[str, AnyArray],
         trusted: tuple[str, ...],
         factories: Factories,
+        budget: Budget,
     ):
         self.fetch = fetch
         self.trusted = trusted
         self.factories = factories
+        self.budget = budget
         self._tensors = tensors
         self._codecs = {codec.tag: codec for codec in codecs}
-        self._seen: dict[int, Any] = {}
+        # What may be referred to again, and how many values it consists of.
+        self._seen: dict[int, tuple[Any, int]] = {}
+        self._values = 0
 
     def value(self, node: Node, where: str) -> Any:
         """Return the value of a node."""
+        self._count(1, where)
         if node is None or isinstance(node, bool | int | float | str):
             return node
         if isinstance(node, list):
@@ -167,13 +167,22 @@ class Reader:
         if tag == "same":
             if node.get("#") not in self._seen:
                 raise ModelError(f"{where} refers to something that was not read before it.")
-            return self._seen[node["#"]]
+            value, size = self._seen[node["#"]]
+            self._count(size, where)
+            return value
         if tag not in self._codecs:
             raise ModelError(f"{where} has the type tag {tag!r}, which this version of osls does not know.")
+        before = self._values
         value = self._codecs[tag].decode(node, self, where)
-        if "#" in node:
-            self._seen[node["#"]] = value
+        if "#" in node and self._codecs[tag].shared:
+            self._seen[node["#"]] = value, self._values - before
         return value
+
+    def _count(self, amount: int, where: str) -> None:
+        """Count values as if none were shared: whoever walks through the model later meets them all."""
+        self._values += amount
+        if self._values > MOST_VALUES:
+            raise ModelError(f"{where}: the model refers to its parts in too many ways; it is refused.")
 
     def values(self, nodes: list[Node], where: str) -> list[Any]:
         """Return the values of a list of nodes."""
@@ -184,11 +193,14 @@ class Reader:
         return {name: self.value(node, f"{where}.{name}") for name, node in nodes.items()}
 
     def tensor(self, name: Any) -> AnyArray:
-        """Return a copy of an array of the tensors' file."""
+        """Return a copy of an array of the tensors' file, once."""
         if not isinstance(name, str) or name not in self._tensors:
-            raise ModelError(f"the manifest asks for the tensor {name!r}, which tensors.safetensors lacks.")
+            raise ModelError(
+                f"the manifest asks for the tensor {name!r}, which tensors.safetensors lacks, "
+                "or which was used before."
+            )
         # A copy is writable, and aligned like a newly computed array.
-        return self._tensors[name].copy()
+        return self._tensors.pop(name).copy()
 
     def factory(self, name: Any) -> Callable[..., Any]:
         """Return one of the caller's functions."""

@@ -69,6 +69,8 @@ _NATIVE = frozenset(
 )
 _DTYPE = re.compile(r"[<>|=][biufcmMSU]\d+(\[\w+\])?")
 _LAST_CHARACTER = 0x10FFFF
+# Of a sparse matrix, which may claim any width: hashed words need a million.
+_MOST_COLUMNS = 1 << 27
 
 
 def _dtype(text: Any, where: str) -> np.dtype[Any]:
@@ -198,7 +200,10 @@ def _write_csr(value: Any, writer: Writer, where: str) -> dict[str, Node]:
 def _read_csr(node: dict[str, Node], reader: Reader, where: str) -> Any:
     kind = sparse.csr_array if node["array"] else sparse.csr_matrix
     parts = tuple(reader.value(node[name], f"{where}.{name}") for name in ("data", "indices", "indptr"))
-    matrix = kind(parts, shape=tuple(node["shape"]))
+    shape = tuple(node["shape"])
+    if len(shape) != 2 or shape[1] > _MOST_COLUMNS:
+        raise ModelError(f"{where} has the shape {shape}; a sparse matrix has two sides, not that long.")
+    matrix = kind(parts, shape=shape)
     # Compiled code does not check that an index lies within the matrix.
     matrix.check_format(full_check=True)
     return matrix
@@ -263,8 +268,8 @@ _BIT_GENERATORS: dict[str, Any] = {
 _POSITIONS = {"pos": 624, "buffer_pos": 4}
 
 
-def _check_state(state: Any, where: str) -> None:
-    """Raise an error for positions outside the generator's buffer."""
+def check_state(state: Any, where: str) -> None:
+    """Raise an error for the state of a random generator with positions outside of its buffer."""
     if not isinstance(state, dict) or state.get("bit_generator") not in _BIT_GENERATORS:
         raise ModelError(f"{where} is not the state of a random generator of numpy.")
     inner = state.get("state")
@@ -280,7 +285,7 @@ def _write_random_state(value: np.random.RandomState, writer: Writer, where: str
 
 def _read_random_state(node: dict[str, Node], reader: Reader, where: str) -> np.random.RandomState:
     state = reader.value(node["state"], where)
-    _check_state(state, where)
+    check_state(state, where)
     # The seed does not matter: the state is set below.
     stream = np.random.RandomState(_BIT_GENERATORS[state["bit_generator"]](0))
     stream.set_state(state)
@@ -293,7 +298,7 @@ def _write_generator(value: np.random.Generator, writer: Writer, where: str) -> 
 
 def _read_generator(node: dict[str, Node], reader: Reader, where: str) -> np.random.Generator:
     state = reader.value(node["state"], where)
-    _check_state(state, where)
+    check_state(state, where)
     bits = _BIT_GENERATORS[state["bit_generator"]](0)
     bits.state = state
     return np.random.Generator(bits)

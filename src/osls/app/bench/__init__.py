@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from osls._core.extras import require
+from osls._core.printing import printable
 
 __all__ = ["app"]
 
@@ -34,7 +35,7 @@ def _actions() -> Iterator[ModuleType]:
         yield actions
     except (ValueError, OSError, ImportError) as error:
         for line in str(error).splitlines():
-            typer.echo(f"osls: {line}", err=True)
+            typer.echo(f"osls: {printable(line, lines=False)}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -103,7 +104,8 @@ def table(
 ) -> None:
     """Print mean ± standard deviation (worst draw), the best in bold, beside the paper's figures."""
     with _actions() as actions:
-        typer.echo(actions.text_table(results, format, [m for m in metrics.split(",") if m]), nl=False)
+        text = actions.text_table(results, format, [m for m in metrics.split(",") if m])
+        typer.echo(printable(text), nl=False)
 
 
 @app.command()
@@ -115,7 +117,7 @@ def page(
     """Write one self-contained HTML page of tables and figures."""
     with _actions() as actions:
         actions.write_page(results, out, title)
-    typer.echo(f"Wrote {out}")
+    typer.echo(f"Wrote {printable(out, lines=False)}")
 
 
 @app.command("list")
@@ -127,5 +129,5 @@ def list_(
         for heading, entries in actions.list_everything(studies):
             typer.echo(f"{heading}:")
             for name, words in entries:
-                typer.echo(f"  {name:24}{words}")
+                typer.echo(printable(f"  {name:24}{words}"))
             typer.echo()

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from osls._core.printing import printable
+from osls._core.screen import Screen
 from osls.app.bench.evaluation import summarise
 from osls.app.bench.methods import METHODS, parameter_names
 from osls.app.bench.network_plans import NETWORKS
@@ -58,7 +58,9 @@ def _list_runs(study: Study, folder: Path) -> int:
     runs = runs_of(study)
     to_run = {run.key for run in pending(runs, Store(folder).rows_by_key())}
     for run in runs:
-        print(f"{run.key}  {'to run' if run.key in to_run else 'done  '}  {run.title}")
+        print(
+            f"{run.key}  {'to run' if run.key in to_run else 'done  '}  {printable(run.title, lines=False)}"
+        )
     print(f"{len(to_run)} of {len(runs)} runs are to be run.")
     return 0
 
@@ -73,7 +75,7 @@ def _run(
     again: str = "the same command",
 ) -> int:
     # A narrower table would cut its figures.
-    console = Console(width=max(120, Console().width))
+    console = Screen(width=max(120, Screen().width))
     runs = runs_of(study)
     to_run = pending(runs, Store(folder).rows_by_key(), retry_failed=retry_failed)
     if len(to_run) < len(runs):
@@ -92,7 +94,9 @@ def _run(
     console.print(f"{len(keys)} of {len(runs)} runs were run by this command.")
     failed = [row for row in rows if row["error"] is not None]
     if failed:
-        console.print(f"[red]{len(failed)} of {len(rows)} runs failed;[/] --retry-failed runs them again.")
+        console.print(
+            f"{len(failed)} of {len(rows)} runs failed; --retry-failed runs them again.", style="red"
+        )
     return 1 if failed else 0
 
 
@@ -101,12 +105,12 @@ def _progress_bar(total: int, keys: list[str]) -> Iterator[Progress]:
     """Show a bar, what is running, and failures as they come; collect the keys of what was run here."""
     running: list[str] = []
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    text = TextColumn("{task.description}")
-    with Bar(*columns, text, console=Console(stderr=True), transient=True) as bar:
+    text = TextColumn("{task.description}", markup=False)
+    with Bar(*columns, text, console=Screen(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total, visible=total > 0)
 
         def describe() -> None:
-            bar.update(task, description=escape("; ".join(running)[:100]))
+            bar.update(task, description=printable("; ".join(running), lines=False)[:100])
 
         def started(run: Run) -> None:
             running.append(run.title)
@@ -119,7 +123,7 @@ def _progress_bar(total: int, keys: list[str]) -> Iterator[Progress]:
             bar.advance(task)
             describe()
             if row["error"]:
-                bar.console.print(f"[red]{escape(run.title)}:[/] {escape(row['error'])}")
+                bar.console.print(f"{run.title}: {row['error']}", style="red")
 
         def waiting(elsewhere: int) -> None:
             bar.update(task, description=f"waiting for {elsewhere} runs of another process")

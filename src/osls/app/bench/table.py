@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 from rich import box
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from osls._core.names import unknown
 from osls.app.bench.evaluation import METRICS, Group, Line, Stat
@@ -156,7 +156,7 @@ def terminal_tables(groups: Sequence[Group]) -> Iterator[Table]:
     for group in groups:
         metrics = choose_metrics((), [group])
         table = Table(
-            title=f"{escape(group.title)}: mean, ± std over draws, (worst draw)",
+            title=f"{group.title}: mean, ± std over draws, (worst draw)",
             box=box.SIMPLE,
             show_lines=True,
             padding=(0, 1),
@@ -165,13 +165,13 @@ def terminal_tables(groups: Sequence[Group]) -> Iterator[Table]:
             table.add_column(head, overflow="fold")
         for line in group.lines:
             entries = (_stacked(line.stats.get(metric)) for metric in metrics)
-            table.add_row(escape(line.method), _draws(line), *entries)
+            table.add_row(line.method, _draws(line), *entries)
         yield table
 
 
-def _stacked(stat: Stat | None) -> str:
+def _stacked(stat: Stat | None) -> Text:
     if stat is None or not stat.values:
-        return "-"
+        return Text("-")
     words = stat.metric.words
-    mean = f"[bold]{words(stat.mean)}[/]" if stat.best else words(stat.mean)
-    return mean if stat.std is None else f"{mean}\n±{words(stat.std)}\n({words(stat.worst)})"
+    mean = Text(words(stat.mean), style="bold" if stat.best else "")
+    return mean if stat.std is None else mean + Text(f"\n±{words(stat.std)}\n({words(stat.worst)})")

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from osls.app.files.guards import check_regular
 from osls.app.files.reader import (
     BATCH_ROWS,
     CLASS_COLUMN,
@@ -82,6 +83,8 @@ def _list_files(folder: Path) -> tuple[list[Path], list[str], list[str]]:
         if path.is_dir():
             if not any(path.iterdir()):
                 raise InputError(f"{path}: the folder is empty; put its files there or remove it.")
+        elif not path.is_file():  # a pipe, a device, or a link to nowhere
+            others += 1
         elif path.suffix.lower() in IMAGE_SUFFIXES:
             pictures.append(path)
         elif path.suffix.lower() == ".txt":
@@ -138,6 +141,7 @@ def open_rows(path: str | os.PathLike[str]) -> RowFile:
             return FolderRows(path)
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; check the path.")
+        check_regular(path)
         return _reader_of(path)(path)
     except PermissionError as error:
         raise InputError(f"{error.filename or path}: may not be read; check its permissions.") from None

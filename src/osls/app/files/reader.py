@@ -13,10 +13,14 @@ import numpy as np
 import pandas as pd
 
 from osls._core.arrays import Ints
+from osls._core.printing import printable
 
 
 class InputError(ValueError):
     """Something is wrong with the data: the message names file, column or row and says what to do."""
+
+    def __init__(self, message: str):
+        super().__init__(printable(message, lines=False))
 
 
 @dataclass(frozen=True)

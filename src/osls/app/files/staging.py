@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from osls._core.writing import draft_of, only_writer, remove_if_abandoned, sync
+from osls._core.writing import draft_beside, draft_of, only_writer, sweep, sync
 from osls.app.files.reader import InputError
 
 # What osls adapt writes. The first marks the folder as its own, so that --overwrite may replace it.
 _MARK = "mix.json"
 _WRITTEN = frozenset({_MARK, "model", "predictions.csv", "predictions.parquet", "report.html"})
-# How the name of a draft ends.
-_DRAFT = re.compile(r"\.(old\.)?[0-9a-f]{8}")
 
 
 def check_destination(out: Path, *, overwrite: bool) -> None:
-    """Raise, before any work is done, if a run could not be written to ``out``."""
+    """Raise, before any work is done, if a run could not be written to ``out``; sweep beside it."""
+    sweep(out.absolute().parent)
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: is a file; name a folder with --out.")
     if out.is_dir() and any(out.iterdir()):
@@ -72,7 +69,8 @@ def staged_folder(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """
     out = Path(os.path.realpath(out))
     with _folder_for(out):
-        draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+        sweep(out.parent)
+        draft = draft_beside(out)
         draft.mkdir()
         try:
             yield draft
@@ -82,7 +80,6 @@ def staged_folder(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-    _sweep(out)
 
 
 @contextmanager
@@ -98,13 +95,6 @@ def _folder_for(out: Path) -> Iterator[None]:
         raise
 
 
-def _sweep(out: Path) -> None:
-    """Delete the unfinished folders beside ``out`` that a killed process left at least a day ago."""
-    for path in out.parent.iterdir():
-        if _DRAFT.fullmatch(path.name.removeprefix(f".{out.name}")) and path.is_dir():
-            remove_if_abandoned(path)
-
-
 def _take_place(draft: Path, out: Path, *, overwrite: bool) -> None:
     if not out.exists() or not any(out.iterdir()):
         draft.rename(out)  # which replaces an empty folder
@@ -116,7 +106,7 @@ def _take_place(draft: Path, out: Path, *, overwrite: bool) -> None:
         kept = next(path for i in range(2, 1000) if not (path := out.with_name(f"{out.name}-{i}")).exists())
         draft.rename(kept)
         raise InputError(f"{error} It appeared during the run, which is kept in {kept}.") from None
-    old = out.with_name(f".{out.name}.old.{secrets.token_hex(4)}")
+    old = draft_beside(out, old=True)
     out.rename(old)
     try:
         draft.rename(out)

@@ -58,6 +58,8 @@ _DELIMITERS = ",;\t|"
 _SNIFFED_ROWS = 20
 # A field of a text column may be a whole document; Python's own limit of 128 KiB is for smaller things.
 _FIELD_LIMIT = 1 << 27
+# Arrow reads a file in pieces of this size, and no row may be longer than one.
+_LONGEST_ROW = 1 << 25
 
 
 class DelimitedRows(RowFile):
@@ -107,7 +109,10 @@ class DelimitedRows(RowFile):
             reader = arrow_csv.open_csv(
                 self._path,
                 read_options=arrow_csv.ReadOptions(
-                    column_names=list(self.columns), skip_rows_after_names=self._header_row, use_threads=False
+                    column_names=list(self.columns),
+                    skip_rows_after_names=self._header_row,
+                    use_threads=False,
+                    block_size=_LONGEST_ROW,
                 ),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=remember
@@ -120,6 +125,11 @@ class DelimitedRows(RowFile):
         except pa.ArrowInvalid as error:
             if wrong:
                 raise self._ragged(wrong[0]) from None
+            if "straddling" in str(error):
+                raise InputError(
+                    f"{self.name}: a row has more than {_LONGEST_ROW >> 20} MB; shorten its texts, or give "
+                    "the texts as a folder of .txt files."
+                ) from None
             raise InputError(f"{self.name}: {shorten(error, 120)}; correct the file.") from None
 
     def _ragged(self, row: Any) -> InputError:
@@ -156,6 +166,11 @@ def _first_rows(file: Any, delimiter: str) -> list[list[str]]:
     try:
         rows = (row for row in csv.reader(file, delimiter=delimiter) if row)
         return list(islice(rows, _SNIFFED_ROWS))
+    except csv.Error:
+        raise InputError(
+            f"{file.name}: a value among the first rows has more than {_FIELD_LIMIT >> 20} MB; "
+            'shorten it, or close a quote (") that was left open.'
+        ) from None
     finally:
         csv.field_size_limit(previous)
 
@@ -219,6 +234,10 @@ def _strings(words: tuple[str, ...]) -> pa.Array:
 # -- JSON: one object a line, or one array of objects ---------------------------------------------------
 
 
+# A table of this many cells, of which only one in so many has a value, is no table.
+_MANY_CELLS, _EMPTY_CELLS = 20_000_000, 100
+
+
 class JsonRows(RowFile):
     """A file of JSON objects; a key that an object lacks is a missing value."""
 
@@ -227,12 +246,24 @@ class JsonRows(RowFile):
         self._path = path
         self._n_rows = 0
         columns: dict[str, None] = {}
+        values = 0
         for record in self._records():
             columns.update(dict.fromkeys(record))
             self._n_rows += 1
+            values += len(record)
+            self._check_density(len(columns), values)
         if not self._n_rows:
             raise InputError(f"{path}: there are no rows; check that this is the right file.")
         super().__init__(str(path), list(columns))
+
+    def _check_density(self, columns: int, values: int) -> None:
+        """Raise if the table would be far larger than the file, for example with a key a row."""
+        cells = self._n_rows * columns
+        if cells > _MANY_CELLS and cells > _EMPTY_CELLS * values:
+            raise InputError(
+                f"{self._path}: {self._n_rows:,} rows have {columns:,} different keys, most of them in few; "
+                "give all rows the same keys, one a column."
+            )
 
     def count(self) -> int:
         return self._n_rows

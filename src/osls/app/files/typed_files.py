@@ -19,14 +19,13 @@ from scipy import sparse
 
 from osls._core.arrays import AnyArray
 from osls._core.extras import require
+from osls.app.files.guards import check_hdf5, refuse_bomb
 from osls.app.files.reader import BATCH_ROWS, InputError, MemoryRows, RowFile, check_not_empty, shorten
 
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 # What zipfile and NumPy raise for an archive that is cut short or damaged.
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError)
 _BROKEN_ARCHIVE = (*_ZIP_ERRORS, OSError, ValueError, EOFError, KeyError, MemoryError)
-# An archive that unpacks to this many bytes, and to this many times its own size, is no data set.
-_BOMB_BYTES, _BOMB_RATIO = 1 << 28, 200
 # A small file can claim a sparse matrix of any width, but a table needs a name for each column.
 _MOST_COLUMNS = 10_000_000
 
@@ -57,35 +56,44 @@ class ParquetRows(RowFile):
 
 
 class ArrowRows(RowFile):
-    """An Arrow (Feather) file or stream, mapped into memory."""
+    """An Arrow (Feather) file or stream. It is read, not mapped: a file cut short would end the process."""
 
     def __init__(self, path: Path):
         self._path = path
         with _readable(path, "Arrow"):
-            self._table = _read_arrow(path)
-            names = self._table.schema.names
+            with _open_arrow(path) as reader:
+                names = reader.schema.names
+            self._n_rows = sum(batch.num_rows for batch in _arrow_batches(path))
         super().__init__(str(path), names)
         check_not_empty(self)
 
     def count(self) -> int:
-        return int(self._table.num_rows)
+        return self._n_rows
 
     def batches(self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
-        """Slice the table."""
+        """Stream the batches of the file, in slices."""
         wanted = list(self.columns if columns is None else columns)
         with _readable(self._path, "Arrow"):
-            for batch in self._table.select(wanted).to_batches(size):
-                if batch.num_rows:
-                    yield _to_pandas(batch, wanted)
+            for batch in _arrow_batches(self._path):
+                for first in range(0, batch.num_rows, size):
+                    yield _to_pandas(batch.select(wanted).slice(first, size), wanted)
 
 
-def _read_arrow(path: Path) -> pa.Table:
-    source = pa.memory_map(str(path))
+def _open_arrow(path: Path) -> Any:
+    source = pa.OSFile(str(path))
     try:
-        return pa.ipc.open_file(source).read_all()
+        return pa.ipc.open_file(source)
     except pa.ArrowInvalid:
         source.seek(0)
-        return pa.ipc.open_stream(source).read_all()
+        return pa.ipc.open_stream(source)
+
+
+def _arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    with _open_arrow(path) as reader:
+        if isinstance(reader, pa.ipc.RecordBatchStreamReader):
+            yield from reader
+        else:
+            yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
 
 
 def _to_pandas(batch: pa.RecordBatch, wanted: list[str]) -> pd.DataFrame:
@@ -127,7 +135,8 @@ def read_npz(path: Path) -> MemoryRows:
 def _load(path: Path) -> dict[str, AnyArray]:
     try:
         with zipfile.ZipFile(path) as archive:
-            _refuse_bomb(path, sum(entry.file_size for entry in archive.infolist()))
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+            refuse_bomb(path, unpacked, "store the matrix as CSR parts (data, indices, indptr, shape)")
         with np.load(path, allow_pickle=False) as arrays:
             return {key: arrays[key] for key in arrays.files}
     except InputError:
@@ -141,16 +150,6 @@ def _load(path: Path) -> dict[str, AnyArray]:
         raise InputError(
             f"{path}: cannot be read as npz ({shorten(error, 60)}); write it again with numpy.savez."
         ) from None
-
-
-def _refuse_bomb(path: Path, unpacked: int) -> None:
-    """Raise if a small archive would fill the memory."""
-    size = path.stat().st_size
-    if unpacked > _BOMB_BYTES and unpacked > _BOMB_RATIO * size:
-        raise InputError(
-            f"{path}: unpacks to {unpacked >> 20} MB, {unpacked // size} times its size; "
-            "if it is meant to, store the matrix as CSR parts (data, indices, indptr, shape)."
-        )
 
 
 def _matrix(path: Path, arrays: dict[str, AnyArray]) -> tuple[Any, list[str]]:
@@ -243,7 +242,10 @@ def read_h5ad(path: Path) -> MemoryRows:
         with warnings.catch_warnings():
             # Old files and repeated names do not matter here; what matters is checked below.
             warnings.simplefilter("ignore")
+            check_hdf5(path, require("h5py", extra="single-cell"))
             data = anndata.read_h5ad(path)
+    except InputError:
+        raise
     except Exception as error:  # HDF5 reports a broken file through many exception types
         raise InputError(
             f"{path}: cannot be read as h5ad ({shorten(error, 60)}); "

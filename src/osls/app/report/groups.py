@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.extras import require
 from osls.app.answer import Answer
+from osls.app.files.guards import PICTURE_FORMATS
 from osls.app.report.traits import Trait, data_columns, id_columns, text_column, traits_of, without_header
 from osls.app.report.wording import number, percent, shown
 
@@ -303,7 +304,7 @@ def thumbnail_uri(path: Path, *, side: int = 112, quality: int = 72) -> str | No
         with warnings.catch_warnings():
             # Pillow warns of decompression bombs before it refuses them.
             warnings.simplefilter("error")
-            with Image.open(path) as image:
+            with Image.open(path, formats=PICTURE_FORMATS) as image:
                 image.draft("RGB", (2 * side, 2 * side))
                 upright = ImageOps.exif_transpose(image).convert("RGBA")
     except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):

@@ -15,6 +15,7 @@ import pandas as pd
 from osls._core.arrays import AnyArray
 from osls._core.extras import require
 from osls._core.saving import saveable
+from osls.app.files.guards import PICTURE_FORMATS
 from osls.app.files.reader import FILE_COLUMN, ROWS, InputError, Kind, Place, shorten
 from osls.app.options import ImageMode
 from osls.datasets import encoders
@@ -138,7 +139,7 @@ def _opened(path: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            picture = Image.open(path)
+            picture = Image.open(path, formats=PICTURE_FORMATS)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise _too_large(path, "far too many") from None
     except Exception as error:  # see read_picture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -93,7 +94,9 @@ def read_problem(source: RowFile, target: RowFile, options: AdaptOptions) -> Pro
     label, ids = _settle_folders(source, target, options.label, list(options.id))
     _check_columns(source, target, label, ids, options.ignore)
     notes = [*source.notes, *target.notes, *_check_target_label(target, label, options.ignore_target_label)]
-    names = class_names(source.read_raw([label])[label], source.name)
+    column = source.read_raw([label])[label]
+    names = class_names(column, source.name)
+    notes += _blanks_note(column)
     classes, counts, more = check_labels(
         names, source.name, label, options.novel_label, allow_one_class=options.allow_one_class
     )
@@ -263,15 +266,29 @@ def check_labels(
             f"{where} has a class called {novel!r}, the name for what is new; "
             "choose another name with --novel-label."
         )
-    return classes, counts, _look_alikes(classes)
+    return classes, counts, _look_alikes(classes, counts)
 
 
-def _look_alikes(classes: AnyArray) -> list[str]:
-    """Name classes that differ in case only, which a person hardly ever means."""
-    seen: dict[str, str] = {}
+def _look_alikes(classes: AnyArray, counts: AnyArray) -> list[str]:
+    """Name classes that differ in case or in Unicode form only, which a person hardly ever means."""
+    seen: dict[str, tuple[str, int]] = {}
     notes = []
-    for name in classes.tolist():
-        twin = seen.setdefault(name.casefold(), name)
+    for name, count in zip(classes.tolist(), counts.tolist(), strict=True):
+        spelled = unicodedata.normalize("NFKC", name)
+        twin, others = seen.setdefault(" ".join(spelled.split()).casefold(), (name, count))
         if twin != name:
-            notes.append(f"The classes {shorten(twin)} and {shorten(name)} differ in case only: one class?")
+            how = "in case" if twin.lower() == name.lower() else "in Unicode form or blanks"
+            notes.append(
+                f"The classes {shorten(twin)} ({others:,} rows) and {shorten(name)} ({count:,} rows) differ "
+                f"{how} only: one class?"
+            )
     return notes
+
+
+def _blanks_note(column: pd.Series) -> list[str]:
+    """Say how many labels had blanks at their ends, which are taken off."""
+    texts = [value for value in column.tolist() if isinstance(value, str)]
+    padded = sum(value != value.strip() for value in texts)
+    if not padded:
+        return []
+    return [f"{padded:,} labels have blanks at their ends, which were taken off."]
