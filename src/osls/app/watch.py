@@ -18,7 +18,8 @@ import numpy as np
 from rich.console import Console
 
 from osls._core.writing import only_writer
-from osls.app.files.opening import READERS
+from osls.app.files.arrival import at_hand
+from osls.app.files.opening import is_table_file
 from osls.app.files.reader import InputError
 from osls.app.options import MonitorOptions
 from osls.app.predict import Adapted, load_adapted, open_for
@@ -44,8 +45,9 @@ def run_monitor(options: MonitorOptions) -> bool:
 def _run(options: MonitorOptions) -> bool:
     session = _Session(options)
     try:
-        for path in options.batches:
-            session.add(path)
+        for batch in options.batches:
+            with at_hand(batch) as path:
+                session.add(path)
         if options.watch is not None:
             session.follow(options.watch)
     finally:
@@ -77,7 +79,7 @@ class _Session:
                 same = "" if before.name == path.name else f" (as {shown(before.name)})"
                 self.say(f"{path.name}: counted already{same}")
                 return
-        _, batches = open_for(self.adapted, path)
+        _, batches = open_for(self.adapted, path, self.options.reading)
         proba = np.concatenate([self.adapted.predict_proba(batch, place) for place, batch in batches])
         origin["added"] = datetime.now(UTC).isoformat(timespec="seconds")
         report = self.monitor.update(path.name, proba, origin=origin)
@@ -182,7 +184,7 @@ def _settled(
     """Files that are not being written any more, the oldest first."""
     ready = []
     for path in folder.iterdir():
-        if path.suffix.lower() not in READERS or path.name.startswith("."):
+        if not is_table_file(path) or path.name.startswith("."):
             continue
         try:
             seen = path.stat()

@@ -127,7 +127,7 @@ def read_npz(path: Path) -> MemoryRows:
 def _load(path: Path) -> dict[str, AnyArray]:
     try:
         with zipfile.ZipFile(path) as archive:
-            _refuse_bomb(path, sum(entry.file_size for entry in archive.infolist()))
+            refuse_bomb(path, sum(entry.file_size for entry in archive.infolist()))
         with np.load(path, allow_pickle=False) as arrays:
             return {key: arrays[key] for key in arrays.files}
     except InputError:
@@ -143,7 +143,7 @@ def _load(path: Path) -> dict[str, AnyArray]:
         ) from None
 
 
-def _refuse_bomb(path: Path, unpacked: int) -> None:
+def refuse_bomb(path: Path, unpacked: int) -> None:
     """Raise if a small archive would fill the memory."""
     size = path.stat().st_size
     if unpacked > _BOMB_BYTES and unpacked > _BOMB_RATIO * size:
