@@ -5,8 +5,8 @@
     python examples/make_data.py images data/images
     python examples/make_data.py scores data/scores
 
-Everything comes from scikit-learn or is generated; nothing is downloaded. In each, one class has no labels. The last
-is for `osls share`.
+Everything comes from scikit-learn or is generated; nothing is downloaded. In each, one class has no labels.
+The last is for `osls share`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files as people have them: packed, in parts, in workbooks and databases, on servers; scores of a detector."""
+"""Files as people have them: packed, in parts, in workbooks and databases, on servers; files of scores."""
 
 from __future__ import annotations
 

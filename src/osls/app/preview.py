@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,9 +24,9 @@ _KINDS = {
     "tfidf": "text, as hashed words",
     "minilm": "text, by the sentence encoder",
 }
-# CPU seconds of a fit with the default models on a table: measured with 1,000 to 16,000 rows of both sides
-# together, 30 to 120 features and 4 to 12 classes, they grow a little less than these.
-_SECONDS, _SECONDS_A_ROW, _WIDTH = 12.0, 0.011, 60
+# Seconds of a fit with the default models on one core, from benchmarks/results/arrays: 16 to 205 for 1,600 to
+# 18,000 rows of both sides together with 16 to 64 features, 575 for 9,000 rows with 784.
+_SECONDS_A_ROW, _WIDTH, _FAST = 0.013, 36, 20
 
 
 def run_preview(source: str, target: str, options: AdaptOptions, reading: Reading) -> None:
@@ -98,10 +97,7 @@ def _duration(problem: Problem, encoder: TableEncoder | None, options: AdaptOpti
             "How long it takes depends on the encoder of texts or pictures; --max-rows and --fast shorten it."
         ]
     rows = len(problem.labels) + len(problem.sampled_rows)
-    width = max(1.0, len(encoder.feature_names_) / _WIDTH)
-    seconds = (_SECONDS + _SECONDS_A_ROW * rows * width) / (20 if options.fast else 1)
-    cores = min(os.cpu_count() or 1, 2)
-    words = (
-        f"{seconds / cores:.0f} seconds" if seconds < 90 * cores else f"{seconds / cores / 60:.0f} minutes"
-    )
-    return [f"A fit on {rows:,} rows takes about {words} on {cores} cores like those of the documentation."]
+    width = max(1.0, (len(encoder.feature_names_) / _WIDTH) ** 0.5)
+    seconds = max(2.0, _SECONDS_A_ROW * rows * width / (_FAST if options.fast else 1))
+    words = f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
+    return [f"A fit on {rows:,} rows takes about {words} on one core; more cores shorten it somewhat."]
