@@ -140,8 +140,9 @@ class Offsets:
         columns = X.shape[1]
         self._mean, self._scale = np.zeros(columns), np.ones(columns)
         if X.ndim == 2 and not sparse.issparse(X):
-            mean, scale = centre_and_scale(X)
-            largest = np.abs(X).max(axis=0, initial=0.0)
+            present = _filled(X)
+            mean, scale = centre_and_scale(present)
+            largest = np.abs(present).max(axis=0, initial=0.0)
             far = (np.abs(mean) > _FAR * scale) | (largest > _HUGE) | ((largest > 0) & (largest < 1 / _HUGE))
             self._mean, self._scale = np.where(far, mean, 0.0), np.where(far, scale, 1.0)
 
@@ -160,6 +161,15 @@ class Offsets:
         encoder = cls.__new__(cls)
         encoder.row_shape, encoder._mean, encoder._scale = state["row_shape"], state["mean"], state["scale"]
         return encoder
+
+
+def _filled(X: AnyArray) -> AnyArray:
+    """Return the rows with the mean of the column where a value is missing."""
+    missing = np.isnan(X)
+    if not missing.any():
+        return X
+    total = np.where(missing, 0.0, X).sum(axis=0)
+    return np.where(missing, total / np.maximum((~missing).sum(axis=0), 1), X)
 
 
 @saveable
