@@ -99,6 +99,9 @@ class TestAnswer:
         html = answer._repr_html_()
         assert html.count("<tr>") == 4
         assert "flu" in html
+        assert "Verdict: " in html
+        assert html.count("class='novel'") == 1
+        assert "http" not in html
 
     def test_hostile_names_are_escaped(self, answer):
         hostile = "<script>alert(1)</script>"
