@@ -244,6 +244,10 @@ def monitor(
         float, typer.Option(help="Level of the intervals; 1 - level bounds the chance of any false alarm.")
     ] = _MONITOR.level,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = _MONITOR.seed,
+    prometheus: Annotated[
+        Path | None, typer.Option(help="File for the latest shares, as Prometheus collects them.")
+    ] = None,
+    webhook: Annotated[str | None, typer.Option(help="Address to post alarms to, as JSON.")] = None,
     sep: Sep = None,
     encoding: Encoding = None,
     decimal: Decimal = _READ.decimal,
@@ -266,9 +270,23 @@ def monitor(
             level=level,
             seed=seed,
             reading=ReadOptions(sep, encoding, decimal, table, query),
+            prometheus=prometheus,
+            webhook=webhook,
         )
     if _call("watch", "run_monitor", options):
         raise typer.Exit(3)
+
+
+@app.command()
+def serve(
+    model: Annotated[Path, typer.Argument(help="The folder that osls adapt wrote, or 'model' in it.")],
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for every one.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at.")] = 8000,
+    max_rows: Annotated[int, typer.Option(min=1, help="Rows that one request may hold.")] = 10_000,
+    max_bytes: Annotated[int, typer.Option(min=1, help="Bytes that one request may hold.")] = 16 << 20,
+) -> None:
+    """Answer for rows over HTTP: POST /predict and /batch, GET /health and /metrics. There is no login."""
+    _call("serve", "run_serve", model, host, port, max_rows=max_rows, max_bytes=max_bytes)
 
 
 app.add_typer(bench, name="bench")

@@ -1,7 +1,7 @@
 """Plots of a fit in the manner of scikit-learn's displays: ``MixDisplay.from_estimator(model)``.
 
-They need matplotlib, which ``pip install 'osls[plot]'`` brings. A display keeps what it drew on as ``ax_`` and
-``figure_``; ``plot(ax=...)`` draws it again, elsewhere.
+They need matplotlib, which ``pip install 'osls[plot]'`` brings. ``ax_`` and ``figure_`` are what was
+drawn on; ``plot(ax=...)`` draws it again, elsewhere.
 """
 
 from __future__ import annotations

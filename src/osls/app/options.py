@@ -180,6 +180,8 @@ class MonitorOptions:
     level: float = 0.95
     seed: int = 0
     reading: ReadOptions = field(default_factory=ReadOptions)
+    prometheus: Path | None = None
+    webhook: str | None = None
 
     def as_command(self) -> str:
         """Return the command that continues this, with the files that it keeps."""

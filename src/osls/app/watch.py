@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from osls._core.extras import require
 from osls._core.writing import only_writer
+from osls.app.alarms import check_webhook, post_alarm, write_gauges
 from osls.app.files.arrival import at_hand
 from osls.app.files.opening import is_table_file
 from osls.app.files.reader import InputError
@@ -38,6 +40,10 @@ def run_monitor(options: MonitorOptions) -> bool:
         raise InputError("no batches; give files, or a folder with --watch.")
     if options.watch is not None and not options.watch.is_dir():
         raise InputError(f"{options.watch}: no such folder; give --watch a folder.")
+    if options.webhook is not None:
+        check_webhook(options.webhook)
+    if options.prometheus is not None:
+        require("prometheus_client", extra="serve")
     with only_writer(options.state):
         return _run(options)
 
@@ -87,8 +93,18 @@ class _Session:
         self.added += 1
         self.alarmed |= bool(report.alarms)
         self.say(_describe_batch(report))
-        for alarm in report.alarms:
-            self.say(f"  ALARM: {alarm_words(alarm)}", "bold red")
+        words = [alarm_words(alarm) for alarm in report.alarms]
+        for each in words:
+            self.say(f"  ALARM: {each}", "bold red")
+        if words and self.options.webhook is not None:
+            self._tell(self.options.webhook, report, words)
+
+    def _tell(self, webhook: str, report: BatchReport, words: list[str]) -> None:
+        """Send an alarm. Whoever does not listen must not stop the monitor."""
+        try:
+            post_alarm(webhook, report, words)
+        except InputError as error:
+            self.errors.print(f"osls: {error}", markup=False, highlight=False, soft_wrap=True)
 
     def follow(self, folder: Path) -> None:
         """Look into a folder again and again, until interrupted."""
@@ -126,6 +142,8 @@ class _Session:
         state = self.monitor.to_dict()
         history = {key: state[key] for key in ("classes", "level", "against", "reference", "batches")}
         write_atomically(out.with_suffix(".json"), json.dumps(history, indent=1) + "\n")
+        if self.options.prometheus is not None:
+            write_gauges(self.monitor, self.options.prometheus)
 
     def say(self, text: str, style: str | None = None) -> None:
         self.screen.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
