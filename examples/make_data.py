@@ -1,10 +1,12 @@
-"""Write example data for `osls adapt`: a medical table, short texts, or a folder of pictures.
+"""Write example data for `osls adapt`: a medical table, short texts, pictures; scores of a detector.
 
     python examples/make_data.py table data/table
     python examples/make_data.py text data/text
     python examples/make_data.py images data/images
+    python examples/make_data.py scores data/scores
 
 Everything comes from scikit-learn or is generated; nothing is downloaded. In each, one class has no labels.
+The last is for `osls share`.
 """
 
 from __future__ import annotations
@@ -75,12 +77,19 @@ def images(folder: Path, rng: np.random.Generator) -> None:
         picture.resize((32, 32), Image.Resampling.BILINEAR).save(place / f"{i:04d}.png")
 
 
+def scores(folder: Path, rng: np.random.Generator) -> None:
+    """Scores of some detector: of 800 rows that are nothing new, and of 1,000 of which a fifth is."""
+    known, new = rng.normal(size=800), np.append(rng.normal(size=800), rng.normal(5, 1, size=200))
+    for name, values in (("known", known), ("new", rng.permutation(new))):
+        pd.DataFrame({"score": values.round(4)}).to_csv(folder / f"{name}.csv", index=False)
+
+
 def main() -> None:
     """Write the data that the command line asks for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    makers = {"table": table, "text": text, "images": images}
+    makers = {"table": table, "text": text, "images": images, "scores": scores}
     parser.add_argument("kind", choices=makers)
     parser.add_argument("folder", type=Path)
     args = parser.parse_args()

@@ -372,10 +372,24 @@ def ignored_column_does_not_exist(folder: Path) -> Arguments:
     return {"ignore": "wardd"}
 
 
-@case("source.xlsx", ".xlsx", ".parquet")
+@case("source.ods", ".ods", ".parquet")
 def unknown_extension(folder: Path) -> Arguments:
+    (folder / "source.ods").write_bytes(b"PK")
+    return {"source": folder / "source.ods"}
+
+
+@case("source.xlsx", "Excel", "save it again")
+def workbook_cut_short(folder: Path) -> Arguments:
     (folder / "source.xlsx").write_bytes(b"PK")
     return {"source": folder / "source.xlsx"}
+
+
+@case("target.csv", "has it", "swapped?")
+def source_and_target_swapped(folder: Path) -> Arguments:
+    (folder / "source.csv").rename(folder / "both.csv")
+    (folder / "target.csv").rename(folder / "source.csv")
+    (folder / "both.csv").rename(folder / "target.csv")
+    return {}
 
 
 @case("one.png", "folder")

@@ -31,7 +31,7 @@ from osls.app.adapt import adapt, print_answer
 from osls.app.answer import Answer, mix_schema
 from osls.app.cli import app
 from osls.app.files import InputError, read_table
-from osls.app.options import ALL_CORES, MIN_ROWS, AdaptOptions, MonitorOptions
+from osls.app.options import ALL_CORES, MIN_ROWS, AdaptOptions, MonitorOptions, ReadOptions, read_options
 from osls.app.output import AdaptAnswer
 from osls.app.predict import Adapted
 from osls.app.tables.pictures import PictureEncoder
@@ -99,6 +99,9 @@ class TestAnswer:
         html = answer._repr_html_()
         assert html.count("<tr>") == 4
         assert "flu" in html
+        assert "Verdict: " in html
+        assert html.count("class='novel'") == 1
+        assert "http" not in html
 
     def test_hostile_names_are_escaped(self, answer):
         hostile = "<script>alert(1)</script>"
@@ -293,12 +296,13 @@ def test_the_call_says_every_option(options):
 @settings(deadline=None)
 @given(st.builds(AdaptOptions, **ON_THE_COMMAND_LINE), PATHS)
 def test_the_command_says_every_option(options, paths):
-    name, *words = shlex.split(options.as_command(*paths))
+    reading = read_options(";", "latin-1", ",", ["one", "two"])
+    name, *words = shlex.split(options.as_command(*paths, reading))
     assert name == "osls"
     with patch("osls.app.adapt.run_adapt", asked):
         result = CliRunner().invoke(app, words)
     assert isinstance(result.exception, Asked), result.output
-    assert result.exception.args == (*paths, options, False)
+    assert result.exception.args == (*map(str, paths[:2]), paths[2], options, reading, False)
 
 
 @settings(deadline=None)
@@ -306,7 +310,7 @@ def test_the_command_says_every_option(options, paths):
     st.builds(
         MonitorOptions,
         model=NAMES.filter(bool).map(Path),
-        batches=st.lists(NAMES.filter(lambda name: name and name[0] != "-").map(Path), max_size=2).map(tuple),
+        batches=st.lists(NAMES.filter(lambda name: name and name[0] != "-"), max_size=2).map(tuple),
         watch=st.none() | NAMES.filter(bool).map(Path),
         every=st.floats(0.1, 100),
         state=NAMES.filter(bool).map(Path),
@@ -314,6 +318,7 @@ def test_the_command_says_every_option(options, paths):
         against=st.sampled_from(["fit", "first"]),
         level=st.floats(0.001, 0.999),
         seed=st.integers(0, 2**32 - 1),
+        reading=st.builds(ReadOptions, encoding=st.none() | NAMES, table=st.none() | NAMES),
     ).filter(lambda options: not str(options.model).startswith("-"))
 )
 def test_the_command_of_a_monitor_says_every_option(options):

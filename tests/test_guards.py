@@ -279,7 +279,8 @@ def test_a_shell_that_allows_too_little_memory_is_told_so(megabytes):
     done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        f"osls: this shell allows {megabytes} MB of memory and osls needs 3072; raise the limit with ulimit -v.\n"
+        f"osls: this shell allows {megabytes} MB of memory and osls needs 3072; "
+        "raise the limit with ulimit -v.\n"
     )
 
 

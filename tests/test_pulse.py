@@ -335,6 +335,12 @@ def test_verbose_shows_progress(problem, capsys):
     trees(verbose=True, rounds=1).fit(**problem.training_data())
     captured = capsys.readouterr()
     assert captured.out == ""
+    # Outside a terminal, a line a step: two cross-fittings and one round.
+    assert [line.rpartition(",")[0] for line in captured.err.splitlines()] == [
+        "PULSE: step 1 of 3",
+        "PULSE: step 2 of 3",
+        "PULSE: step 3 of 3",
+    ]
 
 
 def test_threads_do_not_change_the_answer(problem):

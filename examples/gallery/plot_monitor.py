@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from osls import PULSE
+from osls.app.displays import TimelineDisplay
 from osls.datasets import simulate_osls
 from osls.monitor import Monitor
 
@@ -33,7 +34,7 @@ monitor = Monitor(
     reference_interval=model.marginal_interval_,
 )
 weight = np.append(problem.target_marginal[:-1], 0.0)
-truth, days = [], []
+truth = []
 for day in range(24):
     share = problem.target_marginal[-1] + max(0, day - 11) * 0.03
     mix = np.append(weight[:-1] / weight[:-1].sum() * (1 - share), share)
@@ -41,7 +42,6 @@ for day in range(24):
     rows = [rng.choice(np.flatnonzero(problem.y_test == model.classes_[j])) for j in labels]
     report = monitor.update(f"day {day}", model.predict_proba(problem.X_test[rows]))
     truth.append(np.mean(labels == len(names) - 1))
-    days.append(report)
     for alarm in report.alarms:
         print(
             f"day {day}: {alarm.class_name} moved from {alarm.before:.2f} to {alarm.now:.2f} ({alarm.scope})"
@@ -50,13 +50,7 @@ for day in range(24):
 # %%
 # Dots are estimates, the line is what was drawn. Orange days raised an alarm.
 figure, axes = plt.subplots(figsize=(9, 3.4))
-for day, report in enumerate(days):
-    colour = "#d2691e" if report.alarms else "#3b7dd8"
-    axes.vlines(day, *report.interval[-1], color=colour, lw=2)
-    axes.plot(day, report.novel_share, "o", color=colour)
+TimelineDisplay.from_monitor(monitor, ax=axes)
 axes.plot(truth, color="#c2185b", lw=1, label="truth")
-axes.axhline(model.novel_prevalence_, color="#8a96a5", ls=":", label="at the fit")
-axes.set_xlabel("day")
-axes.set_ylabel("novel share")
 axes.legend()
 plt.show()

@@ -31,7 +31,14 @@ from osls.shift.joint import joint_range
 from osls.shift.scores import HeldOutScores
 from osls.shift.separability import LEAST_SHARE
 from osls.theory import bbe_contradiction, bbe_interval
-from osls.training.choose import LearnerSpec, as_fitted, choose_learner, choose_network, is_network
+from osls.training.choose import (
+    LearnerSpec,
+    accepts_nan,
+    as_fitted,
+    choose_learner,
+    choose_network,
+    is_network,
+)
 from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Networks, Predictor, Tempered
 from osls.training.sampling import Split, assign_folds
@@ -220,6 +227,12 @@ class PULSE(OpenSetAdapter):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Missing values pass where both models take them.
+        tags.input_tags.allow_nan = accepts_nan(self.source_classifier) and accepts_nan(self.discriminator)
+        return tags
 
     def _adapt(self, task: Task) -> Adaptation:
         self._check_recipe()

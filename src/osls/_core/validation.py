@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
@@ -26,28 +27,35 @@ def _to_array(X: Any) -> Any:
     return X.detach().cpu().numpy() if hasattr(X, "detach") else X
 
 
-def _array_options(X: Any) -> dict[str, Any]:
+def _array_options(estimator: Any, X: Any) -> dict[str, Any]:
     is_image = getattr(X, "ndim", 2) == 4
     # Tables stay in double precision: float32 cannot represent small differences of large values (timestamps,
     # ids). Learners centre and scale the columns before they convert them to float32.
     dtype = np.float32 if is_image else [np.float64, np.float32]
-    return {"accept_sparse": "csr", "dtype": dtype, "ensure_2d": not is_image, "allow_nd": is_image}
+    finite = "allow-nan" if get_tags(estimator).input_tags.allow_nan else True
+    return {
+        "accept_sparse": "csr",
+        "dtype": dtype,
+        "ensure_2d": not is_image,
+        "allow_nd": is_image,
+        "ensure_all_finite": finite,
+    }
 
 
 def check_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool) -> Any:
     """Validate X (and y) with scikit-learn's rules; images become float32."""
     X = _to_array(X)
     if not reset:
-        with _naming("X"):
-            return validate_data(estimator, X, reset=False, **_array_options(X))
+        with _naming("X", X):
+            return validate_data(estimator, X, reset=False, **_array_options(estimator, X))
     y = _to_array(y)
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: "
             "pass the labels of the source rows."
         )
-    with _naming("X"):
-        X, y = validate_data(estimator, X, y, reset=True, **_array_options(X))
+    with _naming("X", X):
+        X, y = validate_data(estimator, X, y, reset=True, **_array_options(estimator, X))
     with _naming("y"):
         check_classification_targets(y)
     return X, column_or_1d(y)
@@ -57,8 +65,8 @@ def check_target(estimator: Any, X_target: Any, X: Any) -> Any:
     """Validate the unlabelled target rows against the source rows that ``estimator`` was given."""
     X_target = _to_array(X_target)
     _check_column_names(X_target, getattr(estimator, "feature_names_in_", None))
-    with _naming("X_target"):
-        X_target = check_array(X_target, input_name="X_target", **_array_options(X_target))
+    with _naming("X_target", X_target):
+        X_target = check_array(X_target, input_name="X_target", **_array_options(estimator, X_target))
     if X_target.shape[1:] != X.shape[1:]:
         raise ValueError(
             f"X_target has {_columns(X_target)} but X has {_columns(X)}; "
@@ -109,6 +117,8 @@ def _warn_of_other_scale(X: Any, X_target: Any) -> None:
     """
     if sparse.issparse(X) or sparse.issparse(X_target) or X.ndim != 2 or X.shape[1] < 2:
         return
+    if np.isnan(X).any() or np.isnan(X_target).any():
+        return
     low, high = X.min(axis=0), X.max(axis=0)
     quarter, three_quarters = np.quantile(X_target, [0.25, 0.75], axis=0)
     varies = high > low
@@ -125,14 +135,33 @@ def _warn_of_other_scale(X: Any, X_target: Any) -> None:
 
 
 @contextmanager
-def _naming(argument: str) -> Iterator[None]:
-    """Prefix scikit-learn's error message with the argument's name, unless it already contains it."""
+def _naming(argument: str, X: Any = None) -> Iterator[None]:
+    """Prefix scikit-learn's error message with the argument's name, unless it already contains it.
+
+    If ``X`` is a table with words in it, the error names their column instead.
+    """
     try:
         yield
     except ValueError as error:
+        if "could not convert" in str(error) and (column := _column_of_words(X)) is not None:
+            raise ValueError(
+                f"{argument}: the column {column!r} holds words, and only numbers can be learned from. "
+                "osls.adapt(source, target, label=...) takes tables as they are; in a pipeline, encode the "
+                "column first (OneHotEncoder, or skrub's TableVectorizer)."
+            ) from None
         if re.search(rf"\b{argument}\b", str(error)):
             raise
         raise ValueError(f"{argument}: {error}") from error
+
+
+def _column_of_words(X: Any) -> str | None:
+    """The first column of a pandas or polars table that does not become numbers."""
+    for name in getattr(X, "columns", ()):
+        try:
+            np.asarray(X[name]).astype(np.float64)
+        except (TypeError, ValueError):
+            return str(name)
+    return None
 
 
 def _columns(X: AnyArray) -> str:

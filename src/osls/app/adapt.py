@@ -17,8 +17,8 @@ from osls._core.screen import Screen
 from osls._core.writing import only_writer
 from osls.app.files.opening import as_rows
 from osls.app.files.staging import check_destination
-from osls.app.options import AdaptOptions, ImageMode, Method, TextMode, as_names
-from osls.app.tables.problem import read_problem
+from osls.app.options import AdaptOptions, ImageMode, Method, ReadOptions, TextMode, as_names
+from osls.app.tables.problem import Problem, read_problem
 from osls.inference.diagnostics import TrustWarning
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from osls.app.output import AdaptAnswer
     from osls.pulse import PULSE
 
+Reading = tuple[ReadOptions, ReadOptions]
+
 _DEFAULTS = AdaptOptions()
+_AS_THEY_ARE: Reading = (ReadOptions(), ReadOptions())
 
 
 def adapt(
@@ -137,25 +140,36 @@ def adapt(
 
 
 def fit_rows(
-    source: Any, target: Any, options: AdaptOptions, say: Callable[[str], None] = lambda step: None
+    source: Any,
+    target: Any,
+    options: AdaptOptions,
+    reading: Reading = _AS_THEY_ARE,
+    say: Callable[[str], None] = lambda step: None,
 ) -> Fit:
     """Read and check both sides, then encode and fit. ``say`` is told what is being done."""
     say("Reading")
-    problem = read_problem(as_rows(source, "the source"), as_rows(target, "the target"), options)
+    problem = read_sides(source, target, options, reading)
     # Imported once the input is known to be in order, as torch takes seconds to load.
     from osls.app.fit import fit_problem
 
     return fit_problem(problem, options, say)
 
 
+def read_sides(source: Any, target: Any, options: AdaptOptions, reading: Reading) -> Problem:
+    """Open, read and check both sides."""
+    sides = as_rows(source, "the source", reading[0]), as_rows(target, "the target", reading[1])
+    return read_problem(*sides, options)
+
+
 # -- The command ------------------------------------------------------------------------------------
 
 
 def run_adapt(
-    source: Path,
-    target: Path,
+    source: str,
+    target: str,
     out: Path,
     options: AdaptOptions,
+    reading: Reading = _AS_THEY_ARE,
     *,
     overwrite: bool = False,
     safe_csv: bool = False,
@@ -167,12 +181,12 @@ def run_adapt(
     with only_writer(out), _progress(screen) as say, warnings.catch_warnings():
         # The verdict is printed with the answer.
         warnings.simplefilter("ignore", TrustWarning)
-        fit = fit_rows(source, target, replace(options, verbose=screen.is_terminal), say)
+        fit = fit_rows(source, target, replace(options, verbose=screen.is_terminal), reading, say)
         # Imported after the input was checked, as above.
         from osls.app.output import write_folder
 
         # A large target is not held in memory: the answer has the rows of the fit, the files have them all.
-        answer = fit.answer(options.as_command(source, target, out), every_row=False)
+        answer = fit.answer(options.as_command(source, target, out, reading), every_row=False)
         answer = write_folder(answer, out, fit.predictions(), overwrite=overwrite, safe_csv=safe_csv, say=say)
     print_answer(answer, out, time.perf_counter() - started, Screen())
     return answer

@@ -20,10 +20,13 @@ from osls.app.options import (
     MIN_ROWS,
     AdaptOptions,
     Against,
+    Higher,
     ImageMode,
     MonitorOptions,
+    ReadOptions,
     TextMode,
     as_names,
+    read_options,
 )
 
 _ADAPT = AdaptOptions()
@@ -94,6 +97,15 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+_READ = ReadOptions()
+
+# How to read what does not say it itself: the same for every command that takes rows.
+Sep = Annotated[str | None, typer.Option(help="What stands between the values of a CSV file, or 'tab'.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of text files, if it is not UTF-8.")]
+Decimal = Annotated[str, typer.Option(help="Decimal sign of text files, a point or a comma.")]
+OneTable = Annotated[str | None, typer.Option(help="Table of a database, or sheet of a workbook.")]
+OneQuery = Annotated[str | None, typer.Option(help="SQL query to a database.")]
+
 
 def _call(module: str, function: str, *arguments: Any, **options: Any) -> Any:
     """Import the module of a command and run its function."""
@@ -145,13 +157,16 @@ def demo(
 @app.command()
 def adapt(
     source: Annotated[
-        Path,
+        str,
         typer.Option(
-            help="Labelled rows: CSV, Parquet, Arrow, JSON lines, npz, h5ad, or a folder of class folders."
+            help="Labelled rows: CSV, Parquet, Arrow, JSON lines, npz, h5ad, Excel, SQLite, DuckDB; packed, "
+            "as parts (a folder, a quoted wildcard), at s3://, gs://, az://, https://; or class folders."
         ),
     ],
-    target: Annotated[Path, typer.Option(help="New rows without labels, in any of these formats.")],
-    out: Annotated[Path, typer.Option(help="Folder for the answer; it appears whole or not at all.")],
+    target: Annotated[str, typer.Option(help="New rows without labels, in any of these formats.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the answer; it appears whole or not at all.")
+    ] = None,
     label: Annotated[
         str | None, typer.Option(help="Column of the source with the classes. Folders need none.")
     ] = None,
@@ -187,6 +202,19 @@ def adapt(
             "--ignore-target-label", help="Accept a target with the label column; it is not looked at."
         ),
     ] = _ADAPT.ignore_target_label,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = _READ.decimal,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(help="Table of a database, or sheet of a workbook; twice if source and target differ."),
+    ] = None,
+    query: Annotated[
+        list[str] | None, typer.Option(help="SQL query to a database; twice if source and target differ.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be learned from, and for how long; fit nothing.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
     safe_csv: _SafeCsv = False,
 ) -> None:
@@ -207,28 +235,68 @@ def adapt(
             max_rows=max_rows,
             n_jobs=jobs or ALL_CORES,
         )
-    _call("adapt", "run_adapt", source, target, out, options, overwrite=overwrite, safe_csv=safe_csv)
+        reading = read_options(sep, encoding, decimal, table, query)
+        if out is None and not dry_run:
+            raise ValueError("where should the answer go? Name a folder with --out.")
+    if dry_run:
+        _call("preview", "run_preview", source, target, options, reading)
+    else:
+        _call(
+            "adapt",
+            "run_adapt",
+            source,
+            target,
+            out,
+            options,
+            reading,
+            overwrite=overwrite,
+            safe_csv=safe_csv,
+        )
 
 
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="The folder 'model' that osls adapt wrote.")],
-    rows: Annotated[Path, typer.Argument(help="Rows with the columns that the model was fitted on.")],
+    model: Annotated[Path, typer.Argument(help="The folder that osls adapt wrote, or 'model' in it.")],
+    rows: Annotated[str, typer.Argument(help="Rows with the columns that the model was fitted on.")],
     out: Annotated[Path, typer.Option(help="Where to write the predictions, .parquet or .csv.")] = Path(
         "predictions.parquet"
     ),
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = _READ.decimal,
+    table: OneTable = None,
+    query: OneQuery = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier file.")] = False,
     safe_csv: _SafeCsv = False,
 ) -> None:
     """Predict more rows with a saved model."""
-    _call("predict", "run_predict", model, rows, out, overwrite=overwrite, safe_csv=safe_csv)
+    with _input_errors():
+        reading = ReadOptions(sep, encoding, decimal, table, query)
+    _call("predict", "run_predict", model, rows, out, reading, overwrite=overwrite, safe_csv=safe_csv)
+
+
+@app.command()
+def share(
+    known: Annotated[str, typer.Argument(help="Scores of rows that are known, one column.")],
+    new: Annotated[str, typer.Argument(help="Scores of the new rows by the same detector, one column.")],
+    higher: Annotated[Higher, typer.Option(help="Which rows have higher scores.")] = "new",
+    level: Annotated[float, typer.Option(help="Level of the interval, between 0 and 1.")] = _ADAPT.level,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap and of the test.")] = 0,
+    column: Annotated[str | None, typer.Option(help="Column of the scores, if there are several.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Say how much of the new rows is novel, from the scores of any detector.
+
+    The known rows must not have trained the detector: their scores would look better than they are.
+    """
+    _call("shares", "run_share", known, new, higher, level=level, seed=seed, column=column, as_json=as_json)
 
 
 @app.command()
 def monitor(
-    model: Annotated[Path, typer.Argument(help="The folder 'model' that osls adapt wrote.")],
+    model: Annotated[Path, typer.Argument(help="The folder that osls adapt wrote, or 'model' in it.")],
     batches: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(help="Files of rows, in order of time; those counted before are skipped."),
     ] = None,
     watch: Annotated[
@@ -245,30 +313,56 @@ def monitor(
     ] = _MONITOR.out,
     against: Annotated[
         Against,
+        Higher,
         typer.Option(help="What a batch is compared with: the data of the fit, or the first batch."),
     ] = _MONITOR.against,
     level: Annotated[
         float, typer.Option(help="Level of the intervals; 1 - level bounds the chance of any false alarm.")
     ] = _MONITOR.level,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = _MONITOR.seed,
+    prometheus: Annotated[
+        Path | None, typer.Option(help="File for the latest shares, as Prometheus collects them.")
+    ] = None,
+    webhook: Annotated[str | None, typer.Option(help="Address to post alarms to, as JSON.")] = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = _READ.decimal,
+    table: OneTable = None,
+    query: OneQuery = None,
 ) -> None:
     """Follow the mix and the novel share over batches; raise an alarm if one of them changes.
 
     Exit code 0: no alarm. 3: a batch that is new in this call raised an alarm. 2: bad input.
     """
-    options = MonitorOptions(
-        model=model,
-        batches=tuple(batches or ()),
-        watch=watch,
-        every=every,
-        state=state,
-        out=out,
-        against=against,
-        level=level,
-        seed=seed,
-    )
+    with _input_errors():
+        options = MonitorOptions(
+            model=model,
+            batches=tuple(batches or ()),
+            watch=watch,
+            every=every,
+            state=state,
+            out=out,
+            against=against,
+            level=level,
+            seed=seed,
+            reading=ReadOptions(sep, encoding, decimal, table, query),
+            prometheus=prometheus,
+            webhook=webhook,
+        )
     if _call("watch", "run_monitor", options):
         raise typer.Exit(3)
+
+
+@app.command()
+def serve(
+    model: Annotated[Path, typer.Argument(help="The folder that osls adapt wrote, or 'model' in it.")],
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for every one.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at.")] = 8000,
+    max_rows: Annotated[int, typer.Option(min=1, help="Rows that one request may hold.")] = 10_000,
+    max_bytes: Annotated[int, typer.Option(min=1, help="Bytes that one request may hold.")] = 16 << 20,
+) -> None:
+    """Answer for rows over HTTP: POST /predict and /batch, GET /health and /metrics. There is no login."""
+    _call("serve", "run_serve", model, host, port, max_rows=max_rows, max_bytes=max_bytes)
 
 
 app.add_typer(bench, name="bench")

@@ -16,6 +16,7 @@ Method = Literal["pulse", "pulse-paper"]
 TextMode = Literal["auto", "tfidf", "minilm"]
 ImageMode = Literal["auto", "efficientnet", "scratch"]
 Against = Literal["fit", "first"]
+Higher = Literal["new", "known"]
 
 # Fewer rows than this on either side are too few to fit on.
 MIN_ROWS = 20
@@ -94,7 +95,13 @@ class AdaptOptions:
         words = [f"{name}={value!r}" for name, value in given.items()]
         return f"osls.adapt({', '.join(['source', 'target', *words])})"
 
-    def as_command(self, source: Path, target: Path, out: Path) -> str:
+    def as_command(
+        self,
+        source: str | Path,
+        target: str | Path,
+        out: Path,
+        reading: tuple[ReadOptions, ReadOptions] | None = None,
+    ) -> str:
         """Return the command that repeats this: every option that is not the default.
 
         ``verbose`` is left out, as the command shows progress wherever it writes to a terminal.
@@ -105,9 +112,58 @@ class AdaptOptions:
             raise ValueError("the command has no such method, parameters or n_jobs; repeat it in Python.")
         flags = {"random_state": "seed", "n_jobs": "jobs"}
         options = {flags.get(name, name): value for name, value in given.items()}
-        return shlex.join(
-            ["osls", "adapt", *_flags({"source": source, "target": target, "out": out, **options})]
-        )
+        paths = {"source": source, "target": target, "out": out}
+        return shlex.join(["osls", "adapt", *_flags({**paths, **options, **_reading_flags(reading)})])
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read files that do not say it themselves.
+
+    Attributes
+    ----------
+    sep : str, optional
+        What stands between the values of a text file; found by looking if not given.
+    encoding : str, optional
+        Encoding of a text file if it is not UTF-8.
+    decimal : {".", ","}
+        What stands before the decimals of a text file; with the comma, dots between thousands are dropped.
+    table, query : str, optional
+        Table of a database or sheet of a workbook; the query to put to a database.
+    """
+
+    sep: str | None = None
+    encoding: str | None = None
+    decimal: str = "."
+    table: str | None = None
+    query: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.sep is not None:
+            object.__setattr__(self, "sep", {"tab": "\t", "\\t": "\t"}.get(self.sep, self.sep))
+            if len(self.sep) != 1:
+                raise ValueError(f"sep must be one character, or 'tab'; got {self.sep!r}.")
+        if self.decimal not in (".", ","):
+            raise ValueError(f"decimal must be '.' or ','; got {self.decimal!r}.")
+        if self.table is not None and self.query is not None:
+            raise ValueError("give a table or a query, not both.")
+
+
+def read_options(
+    sep: str | None,
+    encoding: str | None,
+    decimal: str,
+    table: Sequence[str] | None = None,
+    query: Sequence[str] | None = None,
+) -> tuple[ReadOptions, ReadOptions]:
+    """Return how to read source and target; a table or query that is given once is that of both."""
+    for name, values in (("table", table), ("query", query)):
+        if values and len(values) > 2:
+            raise ValueError(f"--{name} is given once, or once for the source and once for the target.")
+    tables: Sequence[str | None] = table or [None]
+    queries: Sequence[str | None] = query or [None]
+    first, last = (ReadOptions(sep, encoding, decimal, tables[i], queries[i]) for i in (0, -1))
+    return first, last
 
 
 @dataclass(frozen=True)
@@ -115,7 +171,7 @@ class MonitorOptions:
     """How to monitor; see ``osls monitor --help``."""
 
     model: Path
-    batches: tuple[Path, ...] = ()
+    batches: tuple[str, ...] = ()
     watch: Path | None = None
     every: float = 10.0
     state: Path = Path("monitor.json")
@@ -123,12 +179,15 @@ class MonitorOptions:
     against: Against = "fit"
     level: float = 0.95
     seed: int = 0
+    reading: ReadOptions = field(default_factory=ReadOptions)
+    prometheus: Path | None = None
+    webhook: str | None = None
 
     def as_command(self) -> str:
         """Return the command that continues this, with the files that it keeps."""
-        given = _changed(self, MonitorOptions(self.model, self.batches))
-        given |= {"state": self.state, "out": self.out}
-        return shlex.join(["osls", "monitor", str(self.model), *map(str, self.batches), *_flags(given)])
+        given = _changed(self, MonitorOptions(self.model, self.batches, reading=self.reading))
+        given |= {"state": self.state, "out": self.out, **_changed(self.reading, ReadOptions())}
+        return shlex.join(["osls", "monitor", str(self.model), *self.batches, *_flags(given)])
 
 
 def as_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -146,6 +205,15 @@ def _changed(options: Any, defaults: Any) -> dict[str, Any]:
     """Return the options that differ from the defaults, by name."""
     values = {each.name: getattr(options, each.name) for each in fields(options)}
     return {name: value for name, value in values.items() if value != getattr(defaults, name)}
+
+
+def _reading_flags(reading: tuple[ReadOptions, ReadOptions] | None) -> dict[str, Any]:
+    """Name the options that are not the default; tables and queries may differ between the sides."""
+    if reading is None:
+        return {}
+    source, target = (_changed(each, ReadOptions()) for each in reading)
+    both = {name: (source[name], target[name]) for name in source if name in ("table", "query")}
+    return {**source, **{name: pair if pair[0] != pair[1] else pair[0] for name, pair in both.items()}}
 
 
 def _flags(options: Mapping[str, Any]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -15,6 +16,17 @@ from osls.app.predict import Adapted, write_predictions
 from osls.app.report.adaptation import render_report
 from osls.app.report.wording import headline
 from osls.persist import save
+
+# Colours of the notebook's own theme, and bars that can be seen on white and on black.
+_NOTEBOOK_STYLE = (
+    ".osls-answer{color:inherit;max-width:46em}"
+    ".osls-answer table{border-collapse:collapse}"
+    ".osls-answer td,.osls-answer th{padding:.25em .8em;text-align:left;"
+    "border-bottom:1px solid rgba(128,128,128,.35);background:none;color:inherit}"
+    ".osls-answer .bar{display:inline-block;width:9em;height:.7em;background:rgba(128,128,128,.25)}"
+    ".osls-answer .bar span{display:block;height:100%;background:#3b7dd8}"
+    ".osls-answer .bar .novel{background:#c2185b}"
+)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -45,15 +57,33 @@ class AdaptAnswer(Answer):
         write_folder(self, Path(out), [self.predictions], overwrite=overwrite, safe_csv=safe_csv)
 
     def _repr_html_(self) -> str:
-        """Show the sentence and the mix in a notebook."""
-        heading, *rows = (tuple(map(escape, row)) for row in self.mix_table())
-        head = "".join(f"<th>{text}</th>" for text in heading)
-        body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows)
+        """Show sentence, verdict and mix in a notebook: no script, nothing loaded, light and dark."""
+        rows = [self._html_row(row) for row in self.mix()["classes"]]
+        names = ("class", "in the labels", "in the new data", f"{100 * self.level:g}% interval", "rows")
+        head = "".join(f"<th>{name}</th>" for name in names)
+        verdict = "" if self.diagnostics is None else f"Verdict: {self.diagnostics.verdict.status}. "
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.warnings)
         return (
-            f"<p>{escape(self.summary())}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            + (f"<ul>{notes}</ul>" if notes else "")
+            f"<style>{_NOTEBOOK_STYLE}</style><div class='osls-answer'><p><b>{escape(self.summary())}</b></p>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            f"<p>{escape(verdict)}The report: <code>answer.write('run')</code>, then run/report.html.</p>"
+            + (f"<details><summary>Notes</summary><ul>{notes}</ul></details>" if notes else "")
+            + "</div>"
         )
+
+    def _html_row(self, row: dict[str, Any]) -> str:
+        """One class: its shares, the new one as a bar, and its interval."""
+        width, kind = f"{100 * row['target_share']:.1f}%", "novel" if row["novel"] else "known"
+        low, high = (100 * (bound or 0) for bound in row["interval"])
+        bar = f"<span class='{kind}' style='width:{width}'></span>"
+        cells = (
+            escape(row["name"]),
+            f"{100 * row['source_share']:.1f}%",
+            f"<span class='bar'>{bar}</span> {width}",
+            f"{low:.1f} to {high:.1f}%",
+            f"{row['rows_predicted']:,}",
+        )
+        return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 def write_folder(

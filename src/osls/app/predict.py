@@ -22,6 +22,7 @@ from osls._core.screen import Screen
 from osls.app.files.opening import FolderRows, open_rows
 from osls.app.files.reader import ROWS, TEXT_DTYPE, InputError, Kind, Place, RowFile
 from osls.app.files.staging import staged_file
+from osls.app.options import ReadOptions
 from osls.app.tables.pictures import PictureEncoder
 from osls.app.tables.table_encoder import TableEncoder
 from osls.persist import load
@@ -85,9 +86,11 @@ def tabulate(proba: Floats, classes: Sequence[str], ids: pd.DataFrame) -> pd.Dat
 
 
 def load_adapted(model: Path) -> Adapted:
-    """Load what ``osls adapt`` saved."""
+    """Load what ``osls adapt`` saved, from the folder of the model or of the run that it lies in."""
     if not model.is_dir():
         raise InputError(f"{model}: no such folder; give the folder 'model' that osls adapt wrote.")
+    if (model / "mix.json").exists() and (model / "model").is_dir():
+        model = model / "model"
     loaded = load(model)
     if not isinstance(loaded, Adapted):
         raise InputError(
@@ -97,9 +100,11 @@ def load_adapted(model: Path) -> Adapted:
     return loaded
 
 
-def open_for(adapted: Adapted, path: Path) -> tuple[RowFile, Iterator[tuple[Place, pd.DataFrame]]]:
+def open_for(
+    adapted: Adapted, path: str | Path, reading: ReadOptions
+) -> tuple[RowFile, Iterator[tuple[Place, pd.DataFrame]]]:
     """Open a file; return its reader, and batches of the columns that the model needs with their places."""
-    rows = open_rows(path)
+    rows = open_rows(path, reading)
     if isinstance(rows, FolderRows):
         rows.drop_classes()
     wanted = set(adapted.encoder.used_columns)
@@ -107,13 +112,19 @@ def open_for(adapted: Adapted, path: Path) -> tuple[RowFile, Iterator[tuple[Plac
 
 
 def run_predict(
-    model: Path, rows: Path, out: Path, *, overwrite: bool = False, safe_csv: bool = False
+    model: Path,
+    rows: str,
+    out: Path,
+    reading: ReadOptions,
+    *,
+    overwrite: bool = False,
+    safe_csv: bool = False,
 ) -> None:
     """Predict every row of a file, batch by batch, and print how many of each class there are."""
     if out.suffix.lower() not in _SUFFIXES:
         raise InputError(f"{out}: predictions are written as {' or '.join(_SUFFIXES)}; change the extension.")
     adapted = load_adapted(model)
-    data, batches = open_for(adapted, rows)
+    data, batches = open_for(adapted, rows, reading)
     with staged_file(out, overwrite=overwrite) as draft:
         counts = write_predictions(_predict_batches(adapted, data, batches), draft, safe_csv=safe_csv)
     _print_counts(adapted, counts, out)

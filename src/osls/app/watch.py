@@ -17,11 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from osls._core.extras import require
 from osls._core.printing import printable
 from osls._core.screen import Screen
 from osls._core.writing import only_writer
+from osls.app.alarms import check_webhook, post_alarm, write_gauges
+from osls.app.files.arrival import at_hand
 from osls.app.files.guards import check_regular
-from osls.app.files.opening import READERS
+from osls.app.files.opening import is_table_file
 from osls.app.files.reader import InputError
 from osls.app.options import MonitorOptions
 from osls.app.predict import Adapted, load_adapted, open_for
@@ -40,6 +43,10 @@ def run_monitor(options: MonitorOptions) -> bool:
         raise InputError("no batches; give files, or a folder with --watch.")
     if options.watch is not None and not options.watch.is_dir():
         raise InputError(f"{options.watch}: no such folder; give --watch a folder.")
+    if options.webhook is not None:
+        check_webhook(options.webhook)
+    if options.prometheus is not None:
+        require("prometheus_client", extra="serve")
     with only_writer(options.state):
         return _run(options)
 
@@ -47,8 +54,9 @@ def run_monitor(options: MonitorOptions) -> bool:
 def _run(options: MonitorOptions) -> bool:
     session = _Session(options)
     try:
-        for path in options.batches:
-            session.add(path)
+        for batch in options.batches:
+            with at_hand(batch) as path:
+                session.add(path)
         if options.watch is not None:
             session.follow(options.watch)
     finally:
@@ -81,7 +89,7 @@ class _Session:
                 same = "" if before.name == path.name else f" (as {shown(before.name)})"
                 self.say(f"{path.name}: counted already{same}")
                 return
-        _, batches = open_for(self.adapted, path)
+        _, batches = open_for(self.adapted, path, self.options.reading)
         proba = np.concatenate([self.adapted.predict_proba(batch, place) for place, batch in batches])
         origin["added"] = datetime.now(UTC).isoformat(timespec="seconds")
         report = self.monitor.update(path.name, proba, origin=origin)
@@ -89,8 +97,18 @@ class _Session:
         self.added += 1
         self.alarmed |= bool(report.alarms)
         self.say(_describe_batch(report))
-        for alarm in report.alarms:
-            self.say(f"  ALARM: {alarm_words(alarm)}", "bold red")
+        words = [alarm_words(alarm) for alarm in report.alarms]
+        for each in words:
+            self.say(f"  ALARM: {each}", "bold red")
+        if words and self.options.webhook is not None:
+            self._tell(self.options.webhook, report, words)
+
+    def _tell(self, webhook: str, report: BatchReport, words: list[str]) -> None:
+        """Send an alarm. Whoever does not listen must not stop the monitor."""
+        try:
+            post_alarm(webhook, report, words)
+        except InputError as error:
+            self.errors.print(f"osls: {error}", markup=False, highlight=False, soft_wrap=True)
 
     def follow(self, folder: Path) -> None:
         """Look into a folder again and again, until interrupted."""
@@ -128,6 +146,8 @@ class _Session:
         state = self.monitor.to_dict()
         history = {key: state[key] for key in ("classes", "level", "against", "reference", "batches")}
         write_atomically(out.with_suffix(".json"), json.dumps(history, indent=1) + "\n")
+        if self.options.prometheus is not None:
+            write_gauges(self.monitor, self.options.prometheus)
 
     def say(self, text: str, style: str | None = None) -> None:
         self.screen.print(text, style=style, soft_wrap=True)
@@ -186,7 +206,7 @@ def _settled(
     """Files that are not being written any more, the oldest first."""
     ready = []
     for path in folder.iterdir():
-        if path.suffix.lower() not in READERS or path.name.startswith("."):
+        if not is_table_file(path) or path.name.startswith("."):
             continue
         try:
             seen = path.stat()

@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -126,6 +127,13 @@ def is_network(spec: LearnerSpec) -> bool:
     if isinstance(spec, str):
         return spec in ("auto", "mlp", "convnet")
     return callable(spec) and not (hasattr(spec, "fit") and not isinstance(spec, type))
+
+
+def accepts_nan(spec: LearnerSpec) -> bool:
+    """Whether a model argument is an estimator whose tags say that it takes missing values."""
+    if isinstance(spec, str):
+        return spec == "trees"
+    return hasattr(spec, "__sklearn_tags__") and bool(get_tags(spec).input_tags.allow_nan)
 
 
 def _check_spec(spec: LearnerSpec) -> None:

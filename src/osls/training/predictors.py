@@ -149,8 +149,9 @@ class Offsets(_Encoding):
         columns = X.shape[1]
         self.mean, self.scale = np.zeros(columns), np.ones(columns)
         if X.ndim == 2 and not sparse.issparse(X):
-            mean, scale = centre_and_scale(X)
-            largest = np.abs(X).max(axis=0, initial=0.0)
+            present = _filled(X)
+            mean, scale = centre_and_scale(present)
+            largest = np.abs(present).max(axis=0, initial=0.0)
             far = (np.abs(mean) > _FAR * scale) | (largest > _HUGE) | ((largest > 0) & (largest < 1 / _HUGE))
             self.mean, self.scale = np.where(far, mean, 0.0), np.where(far, scale, 1.0)
 
@@ -158,6 +159,15 @@ class Offsets(_Encoding):
         if sparse.issparse(X) or not (self.mean.any() or (self.scale != 1).any()):
             return X.astype(np.float32, copy=False)
         return ((X - self.mean) / self.scale).astype(np.float32)
+
+
+def _filled(X: AnyArray) -> AnyArray:
+    """Return the rows with the mean of the column where a value is missing."""
+    missing = np.isnan(X)
+    if not missing.any():
+        return X
+    total = np.where(missing, 0.0, X).sum(axis=0)
+    return np.where(missing, total / np.maximum((~missing).sum(axis=0), 1), X)
 
 
 @saveable

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from osls.app.files.arrival import PACKED, Copied, fetch, has_wildcard, is_address, named, recode, unpack
 from osls.app.files.guards import check_regular
 from osls.app.files.reader import (
     BATCH_ROWS,
@@ -24,9 +29,12 @@ from osls.app.files.reader import (
 )
 from osls.app.files.text_files import DelimitedRows, JsonRows, scan_text
 from osls.app.files.typed_files import ArrowRows, ParquetRows, read_h5ad, read_npz
+from osls.app.files.workbooks import BOOKS
+from osls.app.options import ReadOptions
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _MAX_TEXT_BYTES = 16 << 20
+_AS_IT_IS = ReadOptions()
 
 
 class FolderRows(RowFile):
@@ -45,6 +53,11 @@ class FolderRows(RowFile):
         self.kind = "images" if pictures else "text"
         columns = [FILE_COLUMN] if pictures else [FILE_COLUMN, TEXT_COLUMN]
         super().__init__(str(folder), [*columns, CLASS_COLUMN], notes)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no file lies in a sub-folder, which would name its class."""
+        return not any(self._classes)
 
     def drop_classes(self) -> None:
         """Drop the column of classes: what the sub-folders of a target are called must not be used."""
@@ -133,18 +146,129 @@ READERS: dict[str, Callable[[Path], RowFile]] = {
 }
 
 
-def open_rows(path: str | os.PathLike[str]) -> RowFile:
-    """Open a folder of rows, or a file of the format that its extension names."""
-    path = Path(path)
+TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
+
+
+class PartRows(RowFile):
+    """Several files with the same columns, one after the other."""
+
+    def __init__(self, name: str, paths: Sequence[Path], options: ReadOptions):
+        suffixes = {_plain_suffix(path) for path in paths}
+        if len(suffixes) > 1:
+            raise InputError(
+                f"{name}: holds files of different kinds ({' '.join(sorted(suffixes))}); keep one."
+            )
+        self._parts = [open_rows(path, options) for path in paths]
+        first = self._parts[0]
+        for part in self._parts[1:]:
+            _check_same_columns(first, part)
+        super().__init__(name, first.columns, [note for part in self._parts for note in part.notes])
+
+    def batches(self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
+        """Read the parts in the order of their names."""
+        wanted = list(self.columns if columns is None else columns)
+        for part in self._parts:
+            yield from part.batches(wanted, size)
+
+    def count(self) -> int:
+        return sum(part.count() for part in self._parts)
+
+    def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return self._parts[0].typed(frame)
+
+
+def _check_same_columns(first: RowFile, part: RowFile) -> None:
+    odd = set(first.columns) ^ set(part.columns)
+    if odd:
+        raise InputError(
+            f"{part.name}: the column {shorten(min(odd))} is in only one of it and {first.name}; "
+            "parts of one table have the same columns."
+        )
+
+
+def open_rows(path: str | os.PathLike[str], options: ReadOptions = _AS_IT_IS) -> RowFile:
+    """Open a file by its extension, a folder, all files that a wildcard stands for, or an address."""
+    name = str(path)
     try:
-        if path.is_dir():
-            return FolderRows(path)
-        if not path.exists():
-            raise InputError(f"{path}: no such file or folder; check the path.")
-        check_regular(path)
-        return _reader_of(path)(path)
+        if is_address(name):
+            return _open_copy(name, options)
+        if has_wildcard(name) and not os.path.lexists(name):
+            return _open_parts(name, sorted(map(Path, glob.glob(name, recursive=True))), options)
+        return _open_local(Path(path), options)
     except PermissionError as error:
         raise InputError(f"{error.filename or path}: may not be read; check its permissions.") from None
+
+
+def _open_local(path: Path, options: ReadOptions) -> RowFile:
+    if path.is_dir():
+        parts = _table_parts(path)
+        return _open_parts(str(path), parts, options) if parts else FolderRows(path)
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder; check the path.")
+    check_regular(path)
+    if path.suffix.lower() in PACKED or (options.encoding and path.suffix.lower() in TEXTS):
+        return _open_copy(str(path), options)
+    return _open_plain(path, options)
+
+
+def _open_plain(path: Path, options: ReadOptions) -> RowFile:
+    suffix = path.suffix.lower()
+    if suffix in BOOKS:
+        return BOOKS[suffix](path, options)
+    reader = _reader_of(path)
+    if reader is DelimitedRows:
+        return DelimitedRows(path, options.sep, options.decimal)
+    return reader(path)
+
+
+def _plain_suffix(path: Path) -> str:
+    return Path(path.stem).suffix.lower() if path.suffix.lower() in PACKED else path.suffix.lower()
+
+
+def is_table_file(path: Path) -> bool:
+    """Whether the name of a file says that it holds a table."""
+    return _plain_suffix(path) in (*READERS, *BOOKS)
+
+
+def _table_parts(folder: Path) -> list[Path]:
+    """The parts of a table in a folder; none if it holds pictures or texts, with notes beside them."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    if any(path.suffix.lower() in (*IMAGE_SUFFIXES, ".txt") for path in paths):
+        return []
+    # Hidden files, and marks such as _SUCCESS, are no parts.
+    hidden = (any(part.startswith((".", "_")) for part in path.relative_to(folder).parts) for path in paths)
+    return [path for path, hide in zip(paths, hidden, strict=True) if not hide and is_table_file(path)]
+
+
+def _open_parts(name: str, paths: list[Path], options: ReadOptions) -> RowFile:
+    if not paths:
+        raise InputError(f"{name}: no file has such a name; check the wildcard.")
+    return open_rows(paths[0], options) if len(paths) == 1 else PartRows(name, paths, options)
+
+
+def _open_copy(name: str, options: ReadOptions) -> RowFile:
+    """Open an address, a packed file or one in another encoding through a copy that goes with the rows."""
+    folder = Path(tempfile.mkdtemp(prefix="osls-"))
+    try:
+        paths = fetch(name, folder) if is_address(name) else [Path(name)]
+        if len(paths) > 1:
+            with named(folder, name):
+                rows: RowFile = Copied(PartRows(name, paths, options), folder, name)
+        else:
+            copy = _plain_copy(paths[0], folder, options)
+            with named(copy, name):
+                rows = Copied(_open_plain(copy, options), copy, name)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)
+    return rows
+
+
+def _plain_copy(path: Path, folder: Path, options: ReadOptions) -> Path:
+    if path.suffix.lower() in PACKED:
+        path = unpack(path, folder)
+    return recode(path, folder, options.encoding) if options.encoding and path.suffix in TEXTS else path
 
 
 def _reader_of(path: Path) -> Callable[[Path], RowFile]:
@@ -155,16 +279,16 @@ def _reader_of(path: Path) -> Callable[[Path], RowFile]:
         raise InputError(f"{path}: is a single file; give the folder that it lies in.")
     raise InputError(
         f"{path}: the extension {suffix or '(none)'} is not known; "
-        f"use one of {' '.join(READERS)} or a folder."
+        f"use one of {' '.join([*READERS, *BOOKS])} (also with {' '.join(PACKED)}) or a folder."
     )
 
 
-def as_rows(data: Any, name: str) -> RowFile:
+def as_rows(data: Any, name: str, options: ReadOptions = _AS_IT_IS) -> RowFile:
     """Accept a path, a pandas or polars frame, an Arrow table, or whatever offers to become one."""
     if isinstance(data, RowFile):
         return data
     if isinstance(data, str | os.PathLike):
-        return open_rows(data)
+        return open_rows(data, options)
     if isinstance(data, pd.DataFrame):
         rows = MemoryRows(data, name)
         rows.index = data.index
@@ -181,15 +305,20 @@ def as_rows(data: Any, name: str) -> RowFile:
     )
 
 
-def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
+def read_table(path: str | os.PathLike[str], options: ReadOptions = _AS_IT_IS) -> pd.DataFrame:
     r"""Read a file or folder as a pandas DataFrame.
 
     Parameters
     ----------
     path : path
         CSV or TSV (UTF-8; comma, semicolon, tab or bar), Parquet, Arrow or Feather, JSON lines, npz (``X``
-        or CSR parts, ``y``, ``feature_names``, ``class_names``), h5ad; or a folder of pictures or .txt
-        files, which becomes the columns "file", "text" and "class" (the sub-folder's name).
+        or CSR parts, ``y``, ``feature_names``, ``class_names``), h5ad, Excel, SQLite, DuckDB; any of them
+        packed (.gz, .zst, .bz2), or as parts in a folder or by a wildcard; a folder of pictures or .txt
+        files, which becomes the columns "file", "text" and "class" (the sub-folder's name); or an address
+        (s3://, gs://, az://, https://).
+    options : ReadOptions
+        Separator, encoding and decimal sign of text files, and the table or query of databases and
+        workbooks.
 
     Returns
     -------
@@ -210,4 +339,4 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     0  41.0  Oslo
     1   NaN  Rome
     """
-    return open_rows(path).read()
+    return open_rows(path, options).read()

@@ -65,11 +65,12 @@ _LONGEST_ROW = 1 << 25
 class DelimitedRows(RowFile):
     """A text file with one row a line. Every value is a string until a whole column is known."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, sep: str | None = None, decimal: str = "."):
         self._quotes_paired = scan_text(path)
         self._path = path
         self._header_row = _blank_lines(path) + 1
-        self._delimiter, header = _sniff(path)
+        self._delimiter, header = _sniff(path, sep or _DELIMITERS)
+        self._decimal = decimal
         names = [field.strip() or f"column {i + 1}" for i, field in enumerate(header)]
         super().__init__(str(path), names)
 
@@ -87,7 +88,10 @@ class DelimitedRows(RowFile):
                 continue
             n_rows += batch.num_rows
             last = str(batch.column(self.columns[-1])[-1]) if not self._quotes_paired else ""
-            yield from split_frame(batch.select(wanted).to_pandas(), size)
+            batch = (
+                batch.select(wanted) if self._decimal == "." else _with_decimal_points(batch.select(wanted))
+            )
+            yield from split_frame(batch.to_pandas(), size)
         if not n_rows:
             raise InputError(
                 f"{self.name}: there is a header but no rows; check that this is the right file."
@@ -147,10 +151,24 @@ def _blank_lines(path: Path) -> int:
         return sum(1 for _ in takewhile(lambda line: line == "\n", file))
 
 
-def _sniff(path: Path) -> tuple[str, list[str]]:
+# A number as most of Europe writes it: dots between thousands, a comma before the decimals.
+_COMMA_NUMBER = r"^\s*[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?([eE][+-]?\d+)?\s*$"
+
+
+def _with_decimal_points(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Write numbers with a decimal comma with a point; other values stay as they are."""
+
+    def rewrite(column: pa.Array) -> pa.Array:
+        plain = pc.replace_substring(pc.replace_substring(column, ".", ""), ",", ".")
+        return pc.if_else(pc.match_substring_regex(column, _COMMA_NUMBER), plain, column)
+
+    return pa.record_batch([rewrite(column) for column in batch.columns], names=batch.schema.names)
+
+
+def _sniff(path: Path, delimiters: str) -> tuple[str, list[str]]:
     """Return the delimiter that splits the first rows into the most columns, and the header."""
     best, chosen, header = 0.0, "", [""]
-    for delimiter in _DELIMITERS:
+    for delimiter in delimiters:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = _first_rows(file, delimiter)
         agreeing = sum(len(row) == len(rows[0]) for row in rows)

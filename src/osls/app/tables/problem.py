@@ -135,6 +135,11 @@ def _settle_folders(
             "give two of the same kind."
         )
     if isinstance(source, FolderRows) and isinstance(target, FolderRows):
+        if source.is_flat and not target.is_flat:
+            raise InputError(
+                f"{source.name}: has no class folders, but {target.name} has; are --source and --target "
+                "swapped?"
+            )
         source.check_classes()
         return label or CLASS_COLUMN, ids or [FILE_COLUMN]
     if label is None:
@@ -152,6 +157,11 @@ def _check_columns(
         words = what.format(shorten(column))
         return InputError(f"{rows.name}: there is no {words}; {did_you_mean(column, rows.columns)}")
 
+    if label not in source.columns and label in target.columns:
+        raise InputError(
+            f"{source.name}: there is no column {shorten(label)} to take the labels from, but {target.name} "
+            "has it; are --source and --target swapped?"
+        )
     if label not in source.columns:
         raise missing(source, label, "column {} to take the labels from")
     for column in ids:

@@ -1,0 +1,175 @@
+"""``osls serve``: a saved model behind HTTP. JSON in, JSON out; health and metrics for whoever watches it.
+
+Rows are read into memory, so the size of a request is bounded. Pictures are not served: their rows are paths,
+and a server must not open what a stranger names.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from osls import __version__
+from osls._core.extras import require
+from osls.app.files.reader import InputError, Place, did_you_mean
+from osls.app.predict import Adapted, load_adapted
+
+_REQUEST = Place("the request")
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may hold."""
+
+    rows: int = 10_000
+    bytes: int = 16 << 20
+
+
+class Refused(Exception):  # noqa: N818  # an answer to the client, with its status
+    """A request that cannot be answered, and the HTTP status that says so."""
+
+    def __init__(self, status: int, words: str):
+        super().__init__(words)
+        self.status = status
+
+
+def make_app(adapted: Adapted, limits: Limits, hosts: tuple[str, ...] = ("*",)) -> Any:
+    """Return the ASGI application of a model.
+
+    Parameters
+    ----------
+    adapted : Adapted
+        As :func:`osls.load` reads it from the folder of a run.
+    limits : Limits
+        Rows and bytes of a request.
+    hosts : tuple of str
+        Names under which the server may be addressed; "*" for any.
+
+    Returns
+    -------
+    Starlette
+        With ``POST /predict`` (an object in, an object out), ``POST /batch`` (a list in, a list out),
+        ``GET /health`` and ``GET /metrics``.
+    """
+    applications = require("starlette.applications", extra="serve")
+    routing = require("starlette.routing", extra="serve")
+    middleware = require("starlette.middleware", extra="serve")
+    trusted = require("starlette.middleware.trustedhost", extra="serve")
+    service = _Service(adapted, limits)
+    routes = [
+        routing.Route("/predict", service.answering(service.predict_one), methods=["POST"]),
+        routing.Route("/batch", service.answering(service.predict_many), methods=["POST"]),
+        routing.Route("/health", service.health),
+        routing.Route("/metrics", service.metrics),
+    ]
+    # A page in the user's browser could reach a local server under another name (DNS rebinding).
+    named = middleware.Middleware(trusted.TrustedHostMiddleware, allowed_hosts=list(hosts))
+    return applications.Starlette(routes=routes, middleware=[named])
+
+
+class _Service:
+    """The endpoints of one model, and what they counted."""
+
+    def __init__(self, adapted: Adapted, limits: Limits):
+        if adapted.kind == "images":
+            raise InputError("models of pictures cannot be served; use osls predict on the folder.")
+        prometheus = require("prometheus_client", extra="serve")
+        self.adapted, self.limits = adapted, limits
+        self.responses = require("starlette.responses", extra="serve")
+        self.threads = require("starlette.concurrency", extra="serve")
+        self._prometheus = prometheus
+        self.registry = prometheus.CollectorRegistry()
+        self.requests = prometheus.Counter(
+            "osls_requests", "Requests answered.", ["status"], registry=self.registry
+        )
+        self.rows = prometheus.Counter("osls_rows", "Rows predicted.", ["class"], registry=self.registry)
+        self.seconds = prometheus.Histogram("osls_seconds", "Seconds a request.", registry=self.registry)
+
+    def answering(self, predict: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
+        """Wrap a function of the JSON value: read and bound the body, run in a thread, answer errors."""
+
+        async def endpoint(request: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                value = _parse(await self._body(request))
+                answer, status = await self.threads.run_in_threadpool(predict, value), 200
+            except Refused as refusal:
+                answer, status = {"error": str(refusal)}, refusal.status
+            except (ValueError, TypeError) as error:
+                answer, status = {"error": str(error)}, 422
+            self.requests.labels(str(status)).inc()
+            self.seconds.observe(time.perf_counter() - started)
+            return self.responses.JSONResponse(answer, status)
+
+        return endpoint
+
+    async def _body(self, request: Any) -> bytes:
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > self.limits.bytes:
+                raise Refused(413, f"the request has more than {self.limits.bytes} bytes; send fewer rows.")
+        return bytes(body)
+
+    def predict_one(self, row: Any) -> dict[str, Any]:
+        """Answer for one row, an object."""
+        if not isinstance(row, Mapping):
+            raise Refused(400, 'send one row as an object, {"column": value}; lists of rows go to /batch.')
+        return self.predict_many([row])[0]
+
+    def predict_many(self, rows: Any) -> list[dict[str, Any]]:
+        """Answer for a list of rows, in order."""
+        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+            raise Refused(400, 'send rows as a list of objects, [{"column": value}, ...].')
+        if len(rows) > self.limits.rows:
+            raise Refused(413, f"the request has {len(rows)} rows, at most {self.limits.rows} are taken.")
+        if not rows:
+            return []
+        frame = pd.DataFrame(rows)
+        self._check_columns(frame)
+        answers = self.adapted.predict(frame, _REQUEST)
+        for name, count in answers["predicted"].value_counts().items():
+            self.rows.labels(str(name)).inc(int(count))
+        records: list[dict[str, Any]] = json.loads(answers.to_json(orient="records"))
+        return records
+
+    def _check_columns(self, frame: pd.DataFrame) -> None:
+        for column in self.adapted.encoder.used_columns:
+            if column not in frame.columns:
+                hint = did_you_mean(column, map(str, frame.columns))
+                raise Refused(422, f"there is no column {column!r}, which the model needs; {hint}")
+
+    async def health(self, request: Any) -> Any:
+        """Say that the model is loaded, and what it needs."""
+        columns, classes = self.adapted.encoder.used_columns, list(self.adapted.classes)
+        found = {"status": "ok", "osls": __version__, "classes": classes, "columns": columns}
+        return self.responses.JSONResponse(found)
+
+    async def metrics(self, request: Any) -> Any:
+        """Show the counters in the text format of Prometheus."""
+        text = self._prometheus.generate_latest(self.registry)
+        return self.responses.Response(text, media_type="text/plain; version=0.0.4")
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"the request is not JSON ({error}).") from None
+
+
+def run_serve(model: Path, host: str, port: int, *, max_rows: int, max_bytes: int) -> None:
+    """Serve until interrupted."""
+    uvicorn = require("uvicorn", extra="serve")
+    adapted = load_adapted(model)
+    hosts = _LOCAL if host in _LOCAL else ("*",)
+    print(f"Serving {model} at http://{host}:{port}; Ctrl-C ends it.", flush=True)
+    app = make_app(adapted, Limits(max_rows, max_bytes), hosts)
+    uvicorn.run(app, host=host, port=port, log_level="warning", access_log=False)
