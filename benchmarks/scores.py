@@ -25,7 +25,10 @@ from osls.shift.scores import HeldOutScores
 from osls.theory import bbe_interval
 from osls.training.sampling import assign_folds
 
-VIOLATIONS = ("clean", "none", "missing", "noise", "rotate", "overlap")
+VIOLATIONS = (
+    *("clean", "none", "missing", "noise", "rotate", "overlap"),
+    *("leak", "duplicates", "tiny", "subpopulation", "half-inside"),
+)
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,8 @@ def answer(scores: HeldOutScores, *, seed: int, replicates: int = 100) -> Answer
     estimator = MixFromScores()
     marginal = estimator.known_marginal(scores)
     # As PULSE decides by default.
-    p_value = estimator.test(scores, level=0.1).pvalue
-    share = estimator.novel_share(scores, marginal) if p_value <= 0.1 else 0.0
+    p_value = estimator.test(scores, level=0.05).pvalue
+    share = estimator.novel_share(scores, marginal) if p_value <= 0.05 else 0.0
     mix = np.append((1 - share) * marginal, share)
     rng = np.random.default_rng(seed)
     interval = estimator.interval(scores, mix, level=0.95, repeats=replicates, rng=rng)
@@ -165,6 +168,11 @@ def make_problem(case: Case) -> OSLSProblem:
         "noise": _add_noise,
         "rotate": _rotate,
         "overlap": _overlap,
+        "leak": _leak,
+        "duplicates": _duplicate,
+        "tiny": _shrink_class,
+        "subpopulation": _drop_half_of_a_class,
+        "half-inside": _hide_half,
     }[case.kind](problem, rng)
 
 
@@ -216,3 +224,45 @@ def _overlap(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
     X = problem.X_target.copy()
     X[novel] = (1 - way) * X[novel] + way * problem.X_source[rows]
     return replace(problem, X_target=X)
+
+
+def _leak(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
+    """A fifth of the target's rows are copies of source rows."""
+    m = len(problem.y_target)
+    rows = rng.choice(len(problem.y_source), m // 4)
+    X = np.concatenate([problem.X_target, problem.X_source[rows]])
+    return _retarget(problem, X, np.concatenate([problem.y_target, problem.y_source[rows]]))
+
+
+def _duplicate(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
+    """Every row stands in the target twice: as many rows, half as much information."""
+    twice = np.repeat(np.arange(len(problem.y_target)), 2)
+    return _retarget(problem, problem.X_target[twice], problem.y_target[twice])
+
+
+def _shrink_class(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
+    """One known class has eight labelled rows."""
+    rare = np.flatnonzero(problem.y_source == rng.choice(problem.classes))
+    keep = np.setdiff1d(np.arange(len(problem.y_source)), rare[8:])
+    return replace(problem, X_source=problem.X_source[keep], y_source=problem.y_source[keep])
+
+
+def _drop_half_of_a_class(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
+    """In the target only one half of the largest known class occurs, the half on one side of a direction."""
+    label = problem.classes[int(np.argmax(problem.target_marginal[:-1]))]
+    members = problem.X_source[problem.y_source == label]
+    direction = np.linalg.svd(members - members.mean(axis=0), full_matrices=False)[2][0]
+    beyond = (problem.X_target - members.mean(axis=0)) @ direction > 0
+    keep = ~(beyond & (problem.y_target == label))
+    return _retarget(problem, problem.X_target[keep], problem.y_target[keep])
+
+
+def _hide_half(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
+    """Half of the novel rows look exactly like a known class: fresh rows of it, called novel."""
+    label = problem.classes[int(np.argmax(problem.target_marginal[:-1]))]
+    y = problem.y_target.copy()
+    members, novel = np.flatnonzero(y == label), np.flatnonzero(y == problem.novel_label)
+    hidden = rng.choice(members, min(len(members) // 2, len(novel)), replace=False)
+    y[hidden] = problem.novel_label
+    keep = np.setdiff1d(np.arange(len(y)), rng.choice(novel, len(hidden), replace=False))
+    return _retarget(problem, problem.X_target[keep], y[keep])

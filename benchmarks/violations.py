@@ -3,7 +3,9 @@
     python benchmarks/violations.py --data digits,gaussian --draws 10 --cache .scores
 
 Kinds: clean; none (nothing new); missing (a known class does not occur in the target); noise and rotate
-(p(x|y) has changed); overlap (the novel class reaches into a known one). For each, how often the verdict is
+(p(x|y) has changed); overlap (the novel class reaches into a known one); leak (copies of source rows in the
+target); duplicates; tiny (a class of eight labelled rows); subpopulation (half of a known class is gone);
+half-inside (half of the novel rows look exactly like a known class, which no method can see). For each, how often the verdict is
 "no violation seen", and the error of the novel share. A clean draw that gives a class fewer than five target
 rows is counted apart: that its class may be absent is the right answer.
 """
@@ -17,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from osls._core.copies import copies_among, shared_rows
 from osls.inference import diagnose
-from scores import VIOLATIONS, Case, answer, held_out_scores
+from osls.theory import bbe_contradiction
+from scores import VIOLATIONS, Case, answer, held_out_scores, make_problem
 
 RESULTS = Path(__file__).parent / "results" / "violations.json"
 
@@ -26,7 +30,18 @@ RESULTS = Path(__file__).parent / "results" / "violations.json"
 def judge(case: Case, cache: Path) -> dict[str, Any]:
     scores, truth = held_out_scores(case, cache)
     given = answer(scores, seed=case.draw)
-    found = diagnose(scores, given.mix, given.interval)
+    problem = make_problem(case)
+    copies = copies_among(np.asarray(problem.X_source), np.asarray(problem.X_target))
+    marginal = given.mix[:-1] / given.mix[:-1].sum()
+    found = diagnose(
+        scores,
+        given.mix,
+        given.interval,
+        shared=shared_rows(copies, len(problem.X_source)),
+        contradiction=bbe_contradiction(
+            *scores.domain(marginal), 0.05, positive_weight=scores.weights(marginal)
+        ),
+    )
     interval = given.interval[-1]
     return {
         "status": found.verdict.status,

@@ -185,4 +185,4 @@ def test_nothing_is_printed_but_by_the_screen():
     sources = [
         path for path in Path(osls.__file__).parent.rglob("*.py") if "Console(" in path.read_text("utf-8")
     ]
-    assert {path.name for path in sources} == {"progress.py", "download.py"}
+    assert {path.name for path in sources} == {"progress.py"}
