@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def judge(number: int, model: str, cache: Path, replicates: int) -> dict[str, An
         row[f"population covered {level}"] = bool(low <= problem.population[-1] <= high)
         row[f"width {level}"] = float(high - low)
         row[f"known covered {level}"] = float(held[:-1].mean())
-    return {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
+    return {key: round(float(value), 4) if isinstance(value, float) else value for key, value in row.items()}
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -110,16 +111,15 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def draw_picture(tables: dict[str, dict[str, Any]], path: Path) -> None:
+def draw_picture(table: list[dict[str, Any]], path: Path) -> None:
     """Coverage of the 95 % intervals by data set, a mark for each kind of model."""
     figure, axis = new_figure("trust")
-    for (model, table), marker in zip(tables.items(), "os", strict=False):
-        names = list(table["by data set"])
-        axis.plot(
-            [table["by data set"][n]["covered 0.95"] for n in names], names, marker, label=f"novel, {model}"
-        )
-        known = [table["by data set"][n]["known covered 0.95"] for n in names]
-        axis.plot(known, names, marker, fillstyle="none", label=f"known, {model}")
+    for model, marker in zip(dict.fromkeys(row["models"] for row in table), "os", strict=False):
+        rows = [row for row in table if row["models"] == model]
+        names = [row["data"] for row in rows]
+        for key, fill in (("covered 0.95", "full"), ("known covered 0.95", "none")):
+            label = f"{'known classes' if 'known' in key else 'novel share'}, {model}"
+            axis.plot([row[key] for row in rows], names, marker, fillstyle=fill, label=label)
     axis.axvline(0.95, linestyle=":", color="grey")
     axis.axvspan(0.92, 0.98, alpha=0.15)
     axis.set(xlim=(0.4, 1.02), xlabel="share of the problems whose 95 % interval holds the truth")
@@ -127,10 +127,16 @@ def draw_picture(tables: dict[str, dict[str, Any]], path: Path) -> None:
     save(figure, path)
 
 
+def commit() -> str:
+    """The commit that the figures were made with."""
+    command = ["git", "-C", str(RESULTS.parent), "rev-parse", "--short", "HEAD"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    return said.stdout.strip() or "unknown"
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("--models", nargs="+", default=["trees", "auto"])
     parser.add_argument("--tuning", action="store_true", help="the data sets that things were tuned on")
     parser.add_argument("--replicates", type=int, default=100)
@@ -138,25 +144,26 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".scores"))
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
-    tables = {}
+    table = []
     for model in args.models:
-        numbers = sorted(
-            int(path.stem) for path in (args.cache / model).glob("[0-9]*.npz") if path.stem.isdigit()
-        )
+        stems = (path.stem for path in (args.cache / model).glob("*.npz"))
+        numbers = sorted(int(stem) for stem in stems if stem.isdigit())
         chosen = [i for i in numbers if (NAMES[i % len(NAMES)] in FINAL) != args.tuning][: args.most]
         rows = []
         for number in chosen:
             rows.append(judge(number, model, args.cache, args.replicates))
-            print(model, rows[-1], flush=True)
-        names = sorted({row["data"] for row in rows})
-        tables[model] = {
-            **summarise(rows),
-            "by data set": {name: summarise([row for row in rows if row["data"] == name]) for name in names},
-            "rows": rows,
-        }
-        print(json.dumps({k: v for k, v in tables[model].items() if k != "rows"}, indent=1), flush=True)
-    args.out.write_text(json.dumps(tables) + "\n")
-    draw_picture(tables, args.out.with_suffix(".svg"))
+            print(json.dumps({"models": model, **rows[-1]}), flush=True)
+        table += tabulate(rows, model)
+    args.out.write_text(json.dumps(table, indent=1) + "\n")
+    draw_picture(table, args.out.with_suffix(".svg"))
+
+
+def tabulate(rows: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
+    """A row for all problems, and one for each data set."""
+    names = sorted({row["data"] for row in rows})
+    groups = {"all": rows} | {name: [row for row in rows if row["data"] == name] for name in names}
+    made = commit()
+    return [{"models": model, "data": n, **summarise(group), "commit": made} for n, group in groups.items()]
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@
 Kinds: clean; none (nothing new); missing (a known class does not occur in the target); noise and rotate
 (p(x|y) has changed); overlap (the novel class reaches into a known one); leak (copies of source rows in the
 target); duplicates; tiny (a class of eight labelled rows); subpopulation (half of a known class is gone);
-half-inside (half of the novel rows look exactly like a known class, which no method can see). For each, how often the verdict is
-"no violation seen", and the error of the novel share. A clean draw that gives a class fewer than five target
-rows is counted apart: that its class may be absent is the right answer.
+half-inside (half of the novel rows look exactly like a known class, which no method can see). For each, how
+often the verdict is "no violation seen", and the error of the novel share. A clean draw that gives a class
+fewer than five target rows is counted apart: that its class may be absent is the right answer.
 """
 
 from __future__ import annotations

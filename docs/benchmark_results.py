@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-__all__ = ["results_page"]
+__all__ = ["results_page", "trust_table"]
 
 # Titles, and how to make them, of results that are not of a study.
 _KNOWN = {
@@ -34,6 +34,14 @@ _KNOWN = {
         "`python benchmarks/shifts.py`: L1 error of the known mix and error of the novel share.",
     ),
     "speed": ("Speed, as ratios within one run", "`make bench-speed`."),
+    "monitoring": (
+        "The monitor: false alarms, small changes that stay, intervals of batches",
+        "`python benchmarks/monitoring.py`.",
+    ),
+    "trust": (
+        "Do the intervals hold on problems nobody chose?",
+        "`python benchmarks/problems.py`, then `python benchmarks/trust.py`.",
+    ),
     "violations": ("What the verdict says of violated assumptions", "`python benchmarks/violations.py`."),
     "theorem1_rate": ("The rate of theorem 1", "`python benchmarks/theorem1_rate.py --draws 40`."),
     "theorem2": ("Theorem 2: CVIR finds the separating direction", "`python benchmarks/theorem2.py`."),
@@ -73,6 +81,26 @@ def results_page(folder: Path) -> str:
     names = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"}
     ordered = [name for name in _FIRST if name in names] + sorted(names - set(_FIRST))
     return "\n\n".join([_pages(folder), *(_section(folder, name) for name in ordered)])
+
+
+_TRUST = {
+    "models": "models",
+    "data": "data set",
+    "problems": "problems",
+    "covered 0.95": "95 % interval holds the novel share",
+    "before covered": "before",
+    "known covered 0.95": "those of the known classes",
+    "width 0.95": "mean width",
+    "before width": "before",
+    "mean absolute error": "error of the share",
+    "mean absolute before error": "before",
+}
+
+
+def trust_table(path: Path) -> str:
+    """The table of benchmarks/trust.py: coverage, width and error, by kind of model and data set."""
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return _table(list(_TRUST.values()), [[_words(row[key]) for key in _TRUST] for row in rows])
 
 
 def _pages(folder: Path) -> str:

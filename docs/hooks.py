@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gallery
-from benchmark_results import results_page
+from benchmark_results import results_page, trust_table
 from commands import command_reference
 from formulas import draw_formulas
 from mkdocs.structure.files import File, Files
@@ -56,6 +56,9 @@ def _page_of(name: str) -> str:
 
 def on_page_markdown(markdown: str, *, page: Any, **kwargs: Any) -> str:
     """Fill in what is made of the project itself."""
+    if "<!-- trust table -->" in markdown:
+        results = ROOT / "benchmarks" / "results" / "trust.json"
+        markdown = markdown.replace("<!-- trust table -->", trust_table(results))
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", command_reference())
     if "<!-- results -->" in markdown:
