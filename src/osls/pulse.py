@@ -78,7 +78,8 @@ class PULSE(OpenSetAdapter):
         (the paper's appendix), "refined" lets one such round move "joint" within its standard errors.
         "auto" is "refined" for the cross-fit recipe, "bbe" for the paper's, "separability" for fine-tuning.
     mixture : mixture estimator, optional
-        How the novel share is estimated; default :class:`osls.mixture.BBE`.
+        How the novel share is estimated, used as it is. By default :class:`osls.mixture.BBE`, corrected for
+        novel rows that hide among the known classes (:mod:`osls.inference.calibrated`).
     objective : {"cvir", "nnpu", "upu", "pvu", "cvir-penalty"}, default="cvir"
         How the discriminator is trained (cross-fit recipe; all but "cvir" need a network).
         ``PULSE(mixture=DEDPUL(), objective="nnpu")`` is the paper's "alternative".
@@ -556,7 +557,9 @@ class PULSE(OpenSetAdapter):
 
     def _estimator(self) -> MixFromScores:
         default = _ONE_SPLIT.get(self.recipe, SHIFTS)[0]
-        return MixFromScores(default if self.shift == "auto" else self.shift, self._mixture())
+        shift = default if self.shift == "auto" else self.shift
+        # An estimator that was asked for is used as it is.
+        return MixFromScores(shift, self._mixture(), corrected=self.mixture is None)
 
     def _mixture(self) -> MixtureEstimator:
         return BBE() if self.mixture is None else clone(self.mixture)

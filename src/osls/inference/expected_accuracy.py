@@ -95,7 +95,8 @@ def expected_accuracy(
     spread = np.diff(interval, axis=1)[:, 0] / 2 / norm.ppf(0.5 + level / 2)
     draws = []
     for _ in range(_SIMULATIONS):
-        shares = np.maximum(mix + spread * rng.normal(size=k + 1), 0.0)
+        # Never all zero, however wide the intervals are.
+        shares = np.maximum(mix + spread * rng.normal(size=k + 1), 1e-9)
         shares /= shares.sum()
         # Right, called novel, or another class: Dirichlet with half a row each for what was not seen.
         counts = np.column_stack([right, lost, sizes - right - lost]) + 0.5

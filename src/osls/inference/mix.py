@@ -78,10 +78,14 @@ class MixFromScores:
         Estimator of the known classes' shares, see :class:`osls.PULSE`.
     mixture : MixtureEstimator
         Estimator of the share of known rows.
+    corrected : bool
+        Whether that share is corrected for rows that hide among known classes, see
+        :func:`osls.inference.calibrated.known_factor`.
     """
 
     shift: str = "refined"
     mixture: MixtureEstimator = field(default_factory=BBE)
+    corrected: bool = True
 
     def known_marginal(self, scores: HeldOutScores) -> Floats:
         """p'_t, the mix among the known classes."""
@@ -101,9 +105,11 @@ class MixFromScores:
         known rows is corrected for what this adds to it on average.
         """
         weight = scores.weights(marginal)
-        known = clone(self.mixture).fit(*scores.domain(marginal), weight)
-        rows = min(effective_size(weight), len(scores.class_target))
-        return 1 - float(known.alpha_) * known_factor(scores.accuracy, rows)
+        known = float(clone(self.mixture).fit(*scores.domain(marginal), weight).alpha_)
+        if self.corrected:
+            rows = min(effective_size(weight), len(scores.class_target))
+            known *= known_factor(scores.accuracy, rows)
+        return 1 - known
 
     def mix(self, scores: HeldOutScores) -> Floats:
         """Shares of all k + 1 classes."""
