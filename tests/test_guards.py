@@ -278,9 +278,8 @@ def test_a_shell_that_allows_too_little_memory_is_told_so(megabytes):
     command = [sys.executable, "-m", "osls.app.cli", "predict", "model", "rows.csv"]
     done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == (
-        f"osls: this shell allows {megabytes} MB of memory and osls needs 3072; raise the limit with ulimit -v.\n"
-    )
+    said = f"osls: this shell allows {megabytes} MB of memory and osls needs 3072; "
+    assert done.stderr == said + "raise the limit with ulimit -v.\n"
 
 
 def test_a_full_memory_ends_in_a_sentence(monkeypatch):

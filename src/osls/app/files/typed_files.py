@@ -68,7 +68,7 @@ class ArrowRows(RowFile):
         check_not_empty(self)
 
     def count(self) -> int:
-        return self._n_rows
+        return int(self._n_rows)
 
     def batches(self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
         """Stream the batches of the file, in slices."""
