@@ -102,6 +102,14 @@ def test_a_folder_passes_over_pipes(name, tmp_path):
     assert "1 files" in rows.notes[0]
 
 
+def test_a_name_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "a.txt").write_text("hello")
+    os.rename(tmp_path / "a.txt", os.fsencode(tmp_path) + b"/half \xff of it.txt")
+    with pytest.raises(InputError) as caught:
+        read_table(tmp_path)
+    one_sentence(caught, "half", "not UTF-8", "rename")
+
+
 def test_regular_files_and_folders_are_fine(tmp_path):
     (tmp_path / "a").touch()
     check_regular(tmp_path / "a")
