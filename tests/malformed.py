@@ -7,6 +7,7 @@ differ from the usual ones. Beside it stand the words that the message must cont
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zipfile
 import zlib
@@ -252,6 +253,45 @@ def label_that_is_a_measurement(folder: Path) -> Arguments:
     target = rows(30, labelled=False).drop(columns="dose")
     target.to_csv(folder / "target.csv", index=False)
     return {"label": "dose"}
+
+
+@case("source.csv", "'kind'", "400 classes in 800 rows", "5 a class")
+def label_of_four_hundred_classes_of_two_rows(folder: Path) -> None:
+    n = 800
+    frame = pd.DataFrame({"age": np.arange(n) % 70, "kind": [f"c{i % 400}" for i in range(n)]})
+    frame.to_csv(folder / "source.csv", index=False)
+
+
+@case("target.csv", "pipe", "give")
+def target_that_is_a_pipe(folder: Path) -> Arguments:
+    (folder / "pipe").mkdir()
+    os.mkfifo(folder / "pipe" / "target.csv")
+    return {"target": folder / "pipe" / "target.csv"}
+
+
+@case("source.jsonl", "different keys", "same keys")
+def json_with_a_key_a_row(folder: Path) -> Arguments:
+    (folder / "source.jsonl").write_text(
+        "\n".join(json.dumps({f"k{i}": i, "kind": "a"}) for i in range(9000))
+    )
+    return {"source": folder / "source.jsonl"}
+
+
+@case("\\x1b[2J", "no such file")
+def source_with_a_command_in_its_name(folder: Path) -> Arguments:
+    return {"source": folder / "no\x1b[2J.csv"}
+
+
+@case("only 1 row of the class 'rare\\x1b]0;x'")
+def class_with_a_command_in_its_name(folder: Path) -> None:
+    source_with(folder, kind=changed(rows()["kind"], 5, "rare\x1b]0;x"))
+
+
+@case("source.csv", "'do\\u202ese'", "more than once")
+def column_with_a_mark_of_direction(folder: Path) -> None:
+    text = lines(rows())
+    text[0] = text[0].replace("age", "do\u202ese").replace("dose", "do\u202ese")
+    (folder / "source.csv").write_text("\n".join(text))
 
 
 @case("source.csv", "only 1 row of the class 'rare'")

@@ -102,6 +102,14 @@ def test_a_folder_passes_over_pipes(name, tmp_path):
     assert "1 files" in rows.notes[0]
 
 
+def test_a_name_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "a.txt").write_text("hello")
+    os.rename(tmp_path / "a.txt", os.fsencode(tmp_path) + b"/half \xff of it.txt")
+    with pytest.raises(InputError) as caught:
+        read_table(tmp_path)
+    one_sentence(caught, "half", "not UTF-8", "rename")
+
+
 def test_regular_files_and_folders_are_fine(tmp_path):
     (tmp_path / "a").touch()
     check_regular(tmp_path / "a")
@@ -278,10 +286,8 @@ def test_a_shell_that_allows_too_little_memory_is_told_so(megabytes):
     command = [sys.executable, "-m", "osls.app.cli", "predict", "model", "rows.csv"]
     done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == (
-        f"osls: this shell allows {megabytes} MB of memory and osls needs 3072; "
-        "raise the limit with ulimit -v.\n"
-    )
+    said = f"osls: this shell allows {megabytes} MB of memory and osls needs 3072; "
+    assert done.stderr == said + "raise the limit with ulimit -v.\n"
 
 
 def test_a_full_memory_ends_in_a_sentence(monkeypatch):

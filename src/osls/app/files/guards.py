@@ -23,6 +23,14 @@ def check_regular(path: Path) -> None:
         )
 
 
+def check_name(path: Path) -> None:
+    """Raise for a name that is no text, which tables cannot hold."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{path}: the name of the file is not UTF-8; rename it.") from None
+
+
 def refuse_bomb(path: Path, unpacked: int, what: str) -> None:
     """Raise if a small file would fill the memory; ``what`` says what to do if it is meant to."""
     size = path.stat().st_size

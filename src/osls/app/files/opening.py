@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from osls.app.files.arrival import PACKED, Copied, fetch, has_wildcard, is_address, named, recode, unpack
-from osls.app.files.guards import check_regular
+from osls.app.files.guards import check_name, check_regular
 from osls.app.files.reader import (
     BATCH_ROWS,
     CLASS_COLUMN,
@@ -91,6 +91,7 @@ class FolderRows(RowFile):
 def _list_files(folder: Path) -> tuple[list[Path], list[str], list[str]]:
     pictures, texts, others = [], [], 0
     for path in sorted(folder.rglob("*")):
+        check_name(path)
         if any(part.startswith(".") for part in path.relative_to(folder).parts):
             continue
         if path.is_dir():

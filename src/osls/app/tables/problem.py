@@ -26,6 +26,8 @@ from osls.app.tables.parsing import as_strings, refuse_nested
 
 _MIN_TARGET_ROWS = 10
 _MAX_CLASSES = 1000
+# So many classes need so many rows each on average: the fit would take minutes and know nothing.
+_MANY_CLASSES, _ROWS_A_CLASS = 100, 5
 # More distinct labels than this share of the rows are names of rows, not of classes.
 _MAX_SHARE = 0.5
 # A rare class keeps this many rows when the source is sampled.
@@ -260,6 +262,11 @@ def check_labels(
         raise InputError(
             f"{where} has {len(classes)} different values in {len(names)} rows, so it looks like an id or a "
             "measurement; choose the column of classes with --label."
+        )
+    if len(classes) > _MANY_CLASSES and len(names) < _ROWS_A_CLASS * len(classes):
+        raise InputError(
+            f"{where} has {len(classes)} classes in {len(names)} rows, too few rows to tell so many apart; "
+            f"merge rare classes, or add rows until there are {_ROWS_A_CLASS} a class."
         )
     if counts.min() < 2:
         raise InputError(
