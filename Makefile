@@ -2,16 +2,22 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# What users install, and what developing needs besides.
+RUNTIME := $(VENV)/.runtime
 STAMP  := $(VENV)/.installed
 
 .PHONY: demo test test-long lint stats format bench bench-pages bench-speed docs docs-serve docs-run coverage fuzz audit lock endurance test-minimum changelog release clean
 
-$(STAMP): pyproject.toml constraints.txt
+$(RUNTIME): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(STAMP): $(RUNTIME)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: $(STAMP)
+demo: $(RUNTIME)
 	$(BIN)/osls demo
 
 # Two workers of one thread each: more threads than cores slow the small networks down many times over.

@@ -2,8 +2,8 @@
 
     osls adapt ... --out run && python benchmarks/serving.py run rows.csv
 
-It starts the server on 127.0.0.1 as users do, asks over kept connections, and reads the server's memory
-before and after. Prints one JSON object.
+It starts the server on 127.0.0.1 as users do, asks over kept connections, and reads its memory before and
+after. Prints one JSON object.
 """
 
 from __future__ import annotations

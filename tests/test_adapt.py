@@ -468,7 +468,7 @@ class TestCommandLine:
     def test_it_says_what_it_found(self, run):
         printed = (run / "printed.txt").read_text()
         assert "of the new data is something your labels do not cover" in printed
-        assert "95 % interval" in printed
+        assert "95% interval" in printed
         assert "fitted on 250 of the 400 target rows" in printed
         assert "report.html" in printed
 

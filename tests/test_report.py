@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from answers import checks, image_answer, table_answer, text_answer, text_corpus
-from osls.app.report.adaptation import Truth, describe_verdict, draw_curves, render_report
+from osls.app.report.adaptation import Truth, describe_checks, describe_verdict, draw_curves, render_report
 from osls.app.report.charts import Curve, ShareRow, axis_end, curve_chart, share_chart
 from osls.app.report.groups import cluster, examples, find_groups, most_novel, thumbnail_uri
 from osls.app.report.traits import telling_words, text_column, traits_of
@@ -66,8 +66,7 @@ def test_the_answer_in_a_sentence(table):
         low_high=[[0.40, 0.52], [0.27, 0.35], [0.19, 0.27]],
     )
     assert plain(headline(answer)) == (
-        "23 % (19 to 27 %) of the new data is something your labels do not cover; "
-        "'flu' went from 88 % to 46 %."
+        "23% (19 to 27%) of the new data is something your labels do not cover; 'flu' went from 88% to 46%."
     )
     assert headline(answer).tone == "new"
 
@@ -83,7 +82,7 @@ def test_nothing_new_says_what_could_have_been_missed(table):
     detectable = plain(percent(answer.model.detectable_share_))
     assert plain(headline(answer)) == (
         "Nothing new was found (p = 0.43); the known classes kept their proportions, as far as this data can "
-        f"tell. {detectable} of a new kind would have been found. A new kind that makes up to 4.2 % of the "
+        f"tell. {detectable} of a new kind would have been found. A new kind that makes up to 4.2% of the "
         "data could have been missed."
     )
 
@@ -92,7 +91,7 @@ def test_wide_intervals_and_weak_evidence_are_hedged(table):
     wide = mixed(
         table, before=[0.5, 0.5, 0], now=[0.4, 0.4, 0.2], low_high=[[0.2, 0.6], [0.2, 0.6], [0.05, 0.41]]
     )
-    assert plain(headline(wide)).startswith("Roughly 20 % (5 to 41 %) of the new data")
+    assert plain(headline(wide)).startswith("Roughly 20% (5 to 41%) of the new data")
     assert headline(wide).tone == "caution"
     weak = mixed(
         table,
@@ -114,9 +113,9 @@ def test_a_class_is_said_to_move_only_beyond_what_the_novel_part_takes_from_all(
 @pytest.mark.parametrize(
     ("status", "start", "tone"),
     [
-        ("upper bound only", "23 % (19 to 27 %) of the new data is something", "new"),
-        ("not identified", "23 % (19 to 27 %) of the new data is something", "caution"),
-        ("do not trust", "These figures should not be relied on. The purest bin is nearly empty.", "stop"),
+        ("upper bound only", "23% (19 to 27%) of the new data is something", "new"),
+        ("not identified", "23% (19 to 27%) of the new data is something", "caution"),
+        ("do not trust", "Do not trust these figures: the purest bin is nearly empty.", "stop"),
     ],
 )
 def test_a_bad_verdict_comes_first(table, status, start, tone):
@@ -163,14 +162,14 @@ def test_a_curve_without_a_single_figure_is_not_drawn(table):
 
 def test_figures_are_rounded_for_people():
     assert [plain(percent(v)) for v in (0, 1, 0.0996, 0.994, 0.9951)] == [
-        "0 %",
-        "100 %",
-        "10 %",
-        "99.4 %",
-        "99.5 %",
+        "0%",
+        "100%",
+        "10%",
+        "99.4%",
+        "99.5%",
     ]
-    assert plain(percent_range(0.0002, 0.031)) == "0 to 3.1 %"
-    assert plain(percent_range(0.231, 0.2312)) == "23 %"
+    assert plain(percent_range(0.0002, 0.031)) == "0 to 3.1%"
+    assert plain(percent_range(0.231, 0.2312)) == "23%"
     assert [number(v) for v in (-3.0, 12345.6, 0.00001, 2e12)] == ["-3", "12,346", "1e-05", "2e+12"]
     assert [number(v) for v in (np.inf, np.nan)] == ["infinite", "no number"]
     assert shown("a\u202e<b>\x00\ud800\n c", 80) == "a <b> c"
@@ -243,8 +242,8 @@ def test_what_sets_a_group_of_rows_apart_is_said_in_plain_words(table):
     answer = replace(table, target_rows=frame, predictions=predictions)
     sentences = [plain(t.sentence) for t in traits_of(answer, [rows])[0]]
     assert sentences[0] == "glucose is higher: 180 against 104"
-    assert "smoker is 'yes' in 100 % of the rows against 25 %" in sentences
-    assert "lactate is missing in 50 % of the rows against 0 %" in sentences
+    assert "smoker is 'yes' in 100% of the rows against 25%" in sentences
+    assert "lactate is missing in 50% of the rows against 0%" in sentences
     assert any(s.startswith("admitted is later: mostly around 2023-") for s in sentences)
     assert not any(s.startswith(("dull", "id")) for s in sentences)
 
@@ -472,7 +471,8 @@ def test_the_verdict_and_its_reason_stand_at_the_top(table, status):
     check_page(html)
     top = html[: html.index('id="mix"')]
     failed = next(c for c in checks(status).checks if not c.passed)
-    assert failed.message.replace("'", "&#39;") in top
+    # As a sentence of its own, or after "Do not trust these figures:".
+    assert failed.message[1:].replace("'", "&#39;") in top
     assert (status.capitalize()) in top
 
 
@@ -523,7 +523,7 @@ def test_of_a_sampled_target_all_rows_are_counted(table):
     counts = {"1": 700_000, "novel": 300_000}
     settings = {**table.settings, "n_target": 1_000_000, "predicted_counts": counts}
     html = plain(render_report(replace(table, settings=settings)))
-    assert "300,000 rows, 30 %" in html
+    assert "300,000 rows, 30%" in html
     assert "1,000,000 new ones; fitted on 818 of these" in html
     assert "of the sample" in html
 
@@ -579,7 +579,7 @@ def test_the_truth_is_shown_only_where_it_is_known(table):
     assert "Compared with the truth" in html
     assert "every 8 or 9" in html
     for words in ("91", "82", "73", "36"):
-        assert f"<b>{words}\u00a0%</b>" in html
+        assert f"<b>{words}%</b>" in html
     assert html.count('class="diamond"') == 9 + 1  # one a class, one in the legend
     assert "#truth" in [a.get("href") for a in page.all("a")]
     plain_report = render_report(table)
@@ -598,3 +598,10 @@ def test_a_curve_of_one_point_is_a_dot_and_names_are_escaped():
     assert "<circle" in chart
     assert "<script" not in chart
     assert "nan" not in chart
+
+
+def test_checks_say_which_side_is_good(table):
+    low = Check("a", 0.3, 0.1, False, "Too high.")
+    high = Check("b", 0.9, 0.5, True, "")
+    found = describe_checks(replace(table, diagnostics=Diagnostics((low, high))))
+    assert [check["limit"] for check in found] == ["at most 0.1", "at least 0.5"]

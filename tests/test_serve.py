@@ -142,6 +142,15 @@ class TestServe:
         assert get(f"{server}/health", Host="evil.example")[0] == 400
 
 
+def test_forests_answer_in_the_thread_that_asks(run_folder):
+    adapted = load_adapted(run_folder)
+    models = adapted.adapter._predictor.classifier.predictor.models
+    for model in models:
+        model.set_params(n_jobs=-1)
+    make_app(adapted, Limits())
+    assert [model.n_jobs for model in models] == [1] * len(models)
+
+
 def test_pictures_are_not_served(run_folder):
     adapted = load_adapted(run_folder / "model")
     object.__setattr__(adapted, "kind", "images")

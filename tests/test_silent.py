@@ -388,7 +388,7 @@ class TestVerdict:
         source = pd.DataFrame(X, columns=list("abc")).assign(kind=y)
         with pytest.warns(TrustWarning):
             answer = osls.adapt(source, pd.DataFrame(T, columns=list("abc")), label="kind", fast=True)
-        assert "should not be relied on" in answer.summary()
+        assert "Do not trust these figures: " in answer.summary()
         assert "Verdict: do not trust" in repr(answer)
         assert len(repr(answer)) < 2000
 

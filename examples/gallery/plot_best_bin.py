@@ -16,7 +16,7 @@ positive = rng.beta(5, 2, 2000)
 unlabeled = np.concatenate([rng.beta(5, 2, 800), rng.beta(2, 6, 1200)])
 bbe = BBE().fit(positive, unlabeled)
 low, high = bbe.interval_
-print(f"share of positives: {bbe.alpha_:.3f}, 95 % interval {low:.3f} to {high:.3f}; in truth 0.4")
+print(f"share of positives: {bbe.alpha_:.3f}, 95% interval {low:.3f} to {high:.3f}; in truth 0.4")
 print(f"the top bin starts at {bbe.threshold_:.3f}")
 
 # %%

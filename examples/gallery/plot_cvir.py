@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_predict
 from osls.pu import PUClassifier
 
 # %%
-# Positives (known) are one cloud. Of the unlabelled rows 60 % come from it, and 40 % are new.
+# Positives (known) are one cloud. Of the unlabelled rows 60% come from it, and 40% are new.
 rng = np.random.default_rng(0)
 positive = rng.normal(0, 1, (500, 2))
 known = rng.random(600) < 0.6

@@ -12,7 +12,7 @@ from osls import PULSE
 from osls.datasets import simulate_osls
 
 # %%
-# The digits 8 and 9 get no labels. Of each other digit a random 20 to 100 % is labelled, the rest is
+# The digits 8 and 9 get no labels. Of each other digit a random 20 to 100% is labelled, the rest is
 # new data. So the class mix changes, and something new appears.
 X, y = load_digits(return_X_y=True)
 problem = simulate_osls(X, y, novel=[8, 9], random_state=0)
@@ -30,7 +30,7 @@ print(f"verdict: {model.diagnostics_.verdict}")
 print(f"accuracy on the new rows: {np.mean(model.target_labels_ == problem.y_target):.3f}")
 
 # %%
-# Bars are estimates with their 95 % intervals, ticks the truth, which the model has not seen.
+# Bars are estimates with their 95% intervals, ticks the truth, which the model has not seen.
 names = [*map(str, problem.classes), "novel"]
 place = np.arange(len(names))
 before = np.append(problem.source_marginal, 0.0)

@@ -1,6 +1,6 @@
 """Do the intervals hold the truth?
 
-A 95 % interval should hold the true share in 95 of 100 repetitions. Here are sixty of them.
+A 95% interval should hold the true share in 95 of 100 repetitions. Here are sixty of them.
 """
 
 import matplotlib.pyplot as plt
@@ -10,7 +10,7 @@ from osls.mixture import BBE
 from osls.theory import bbe_interval
 
 # %%
-# The same problem sixty times: 600 positives, and 600 unlabelled rows of which 70 % are positive.
+# The same problem sixty times: 600 positives, and 600 unlabelled rows of which 70% are positive.
 TRUE_SHARE = 0.7
 rng = np.random.default_rng(0)
 estimates, intervals, bounds = [], [], []
@@ -34,7 +34,7 @@ figure, axes = plt.subplots(figsize=(9, 3.4))
 place = np.arange(60)
 axes.vlines(place, *bounds.T, color="#8a96a5", alpha=0.35, lw=5, label="bound")
 colours = np.where(covered, "#3b7dd8", "#c2185b")
-axes.vlines(place, *intervals.T, color=colours, lw=2, label="95 % interval (red: misses)")
+axes.vlines(place, *intervals.T, color=colours, lw=2, label="95% interval (red: misses)")
 axes.plot(place, estimates, ".", color="#d2691e", label="estimate")
 axes.axhline(TRUE_SHARE, color="#445566", lw=1)
 axes.set_xlabel("repetition")

@@ -1,7 +1,7 @@
 """Watching a stream.
 
 A fitted model, a batch a day: the novel share of each with its interval, and an alarm when
-something has moved. The chance of any false alarm over the whole stream, however long, is about 5 %
+something has moved. The chance of any false alarm over the whole stream, however long, is about 5%
 at most.
 """
 

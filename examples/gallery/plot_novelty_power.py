@@ -18,7 +18,7 @@ LEVEL = 0.05
 
 
 def rejections(rows, share, draws=20):
-    """How often "nothing is new" is rejected, and the share that should be found with a power of 80 %."""
+    """How often "nothing is new" is rejected, and the share that should be found with a power of 80%."""
     count, detectable = 0, 0.0
     for seed in range(draws):
         rng = np.random.default_rng([seed, rows])

@@ -132,11 +132,11 @@ class Answer:
 
     def mix_table(self) -> list[tuple[str, ...]]:
         """The mix as text for people: a heading, then a row for each class, the novel one last."""
-        level = f"{100 * self.level:g} % interval"
+        level = f"{100 * self.level:g}% interval"
         rows: list[tuple[str, ...]] = [("class", "in the labels", "in the new data", level, "rows predicted")]
         for row, (low, high) in zip(self.mix()["classes"], self.interval, strict=True):
-            shares = (f"{100 * row[side]:.1f} %" for side in ("source_share", "target_share"))
-            interval = f"{100 * low:.1f} to {100 * high:.1f} %"
+            shares = (f"{100 * row[side]:.1f}%" for side in ("source_share", "target_share"))
+            interval = f"{100 * low:.1f} to {100 * high:.1f}%"
             rows.append((row["name"], *shares, interval, f"{row['rows_predicted']:,}"))
         return rows
 

@@ -111,11 +111,11 @@ def _answer(problem: OSLSProblem, model: PULSE, rows: pd.DataFrame, seed: int, s
 
 def _mix_table(answer: Answer, truth: Truth) -> Table:
     table = Table(title="Class mix of the new digits")
-    for heading in ("digit", "in the labels", "true", "estimated", "95 % interval"):
+    for heading in ("digit", "in the labels", "true", "estimated", "95% interval"):
         table.add_column(heading, justify="right")
     columns = (answer.classes, answer.source_share, truth.share, answer.target_share, answer.interval)
     for name, before, true, estimate, (low, high) in zip(*columns, strict=True):
-        shares = [f"{100 * share:.1f} %" for share in (before, true, estimate)]
-        shares.append(f"{100 * low:.1f} to {100 * high:.1f} %")
+        shares = [f"{100 * share:.1f}%" for share in (before, true, estimate)]
+        shares.append(f"{100 * low:.1f} to {100 * high:.1f}%")
         table.add_row(name, *shares, style="bold" if name == "novel" else None)
     return table

@@ -47,7 +47,7 @@ class AdaptOptions:
     ignore_target_label: bool = False
     allow_one_class: bool = False
     fast: bool = False
-    # With this many rows the sampling error of a share is below 0.4 %; more rows cost time.
+    # With this many rows the sampling error of a share is below 0.4%; more rows cost time.
     max_rows: int = 20_000
     n_jobs: int | None = None
     verbose: bool = False

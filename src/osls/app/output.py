@@ -47,7 +47,7 @@ class AdaptAnswer(Answer):
 
     def summary(self) -> str:
         """The answer in a sentence or two."""
-        return str(headline(self)).replace("\u00a0", " ")
+        return str(headline(self))
 
     def write(self, out: str | Path, *, overwrite: bool = False, safe_csv: bool = False) -> None:
         """Write predictions (Parquet and CSV), ``mix.json``, ``report.html`` and ``model/`` into a folder.

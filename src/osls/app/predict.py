@@ -199,7 +199,7 @@ def _print_counts(adapted: Adapted, counts: Counter[str], out: Path) -> None:
     total = sum(counts.values())
     for name in adapted.classes:
         share = 100 * counts[name] / total
-        screen.print(f"{counts[name]:>10,}  {share:5.1f} %  {name}")
+        screen.print(f"{counts[name]:>10,}  {share:5.1f}%  {name}")
     screen.print(
         f"{total:,} rows predicted, in {out}. These are counts of predictions under the mix that the model "
         "was adapted to; for a new mix, run osls adapt or osls monitor.",

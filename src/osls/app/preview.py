@@ -35,7 +35,7 @@ def run_preview(source: str, target: str, options: AdaptOptions, reading: Readin
     screen = Screen()
     encoder = _fit_encoder(problem, options)
     for line in _sides(problem):
-        screen.print(line.replace("\u00a0", " "), soft_wrap=True)
+        screen.print(line, soft_wrap=True)
     if encoder is not None:
         screen.print(_column_table(encoder))
     notes = [*problem.warnings, *(encoder.warnings_ if encoder else [])]

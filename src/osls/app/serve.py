@@ -19,6 +19,7 @@ from osls import __version__
 from osls._core.extras import require
 from osls.app.files.reader import InputError, Place, did_you_mean
 from osls.app.predict import Adapted, load_adapted
+from osls.training.predictors import SklearnModels
 
 _REQUEST = Place("the request")
 _LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -80,6 +81,7 @@ class _Service:
     def __init__(self, adapted: Adapted, limits: Limits):
         if adapted.kind == "images":
             raise InputError("models of pictures cannot be served; use osls predict on the folder.")
+        _use_one_thread(adapted.adapter._predictor)
         prometheus = require("prometheus_client", extra="serve")
         self.adapted, self.limits = adapted, limits
         self.responses = require("starlette.responses", extra="serve")
@@ -156,6 +158,18 @@ class _Service:
         """Show the counters in the text format of Prometheus."""
         text = self._prometheus.generate_latest(self.registry)
         return self.responses.Response(text, media_type="text/plain; version=0.0.4")
+
+
+def _use_one_thread(predictor: Any) -> None:
+    """Let forests answer in the thread that asks: starting others takes longer than a few rows do."""
+    if isinstance(predictor, SklearnModels):
+        for model in predictor.models:
+            if "n_jobs" in model.get_params(deep=False):
+                model.set_params(n_jobs=1)
+        return
+    for part in vars(predictor).values():
+        if hasattr(part, "predict_proba") and type(part).__module__.startswith("osls."):
+            _use_one_thread(part)
 
 
 def _parse(body: bytes) -> Any:

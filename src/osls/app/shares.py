@@ -70,7 +70,7 @@ def run_share(
         return
     screen = Screen()
     for line in _sentences(answer):
-        screen.print(line.replace("\u00a0", " "), soft_wrap=True)
+        screen.print(line, soft_wrap=True)
 
 
 def _sentences(answer: dict[str, Any]) -> list[str]:

@@ -241,7 +241,7 @@ def _describe_batch(report: BatchReport) -> str:
     if not np.isfinite(report.novel_share):
         return start + "novel share not measured (the fit found nothing new)"
     words = f"novel {percent(report.novel_share)} ({percent_range(*report.interval[-1])})"
-    return (start + words).replace("\u00a0", " ")
+    return start + words
 
 
 def history_csv(monitor: Monitor) -> str:

@@ -42,8 +42,15 @@ def _actions() -> Iterator[ModuleType]:
 @app.callback(invoke_without_command=True)
 def quick(
     context: typer.Context,
-    data: Annotated[str, typer.Option(help="Data sets, separated by commas.")] = "digits",
-    methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "pulse,source-only",
+    data: Annotated[
+        str, typer.Option(help="Data sets, separated by commas; or, with --label, a file of your own.")
+    ] = "digits",
+    label: Annotated[
+        str | None, typer.Option(help="Column of the classes in your own file; each is held out in turn.")
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(help="Methods, separated by commas; also module:Class or file.py:Class.")
+    ] = "pulse,source-only",
     draws: Annotated[int, typer.Option(min=1, help="Random problems for each data set.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     novel: Annotated[
@@ -61,6 +68,10 @@ def quick(
     if context.invoked_subcommand is not None:
         return
     with _actions() as actions:
+        if label is not None:
+            from osls.app.bench.own import run_own
+
+            raise typer.Exit(run_own(data, label, methods.split(","), draws=draws, seed=seed, out=out))
         status = actions.run_quick(
             data.split(","), methods.split(","), draws=draws, seed=seed, novel=novel, jobs=jobs, out=out
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from inspect import signature
 from types import MappingProxyType
 from typing import Any, get_type_hints
@@ -76,10 +78,28 @@ METHODS: dict[str, Method] = {
 
 
 def find_method(name: str) -> Method:
-    """Look a method up by name."""
+    """Look a method up by name, or import it: ``package.module:Class`` or ``file.py:Class``."""
+    if ":" in name:
+        return Method(_import_adapter(name))
     if name not in METHODS:
         raise ValueError(unknown("method", name, METHODS))
     return METHODS[name]
+
+
+@cache
+def _import_adapter(name: str) -> type[OpenSetAdapter]:
+    """Import an adapter of the user's own; its code runs, as that of any import does."""
+    place, _, attribute = name.rpartition(":")
+    try:
+        if place.endswith(".py"):
+            found: Any = runpy.run_path(place).get(attribute)
+        else:
+            found = getattr(import_module(place), attribute, None)
+    except (ImportError, OSError) as error:
+        raise ValueError(f"method {name!r}: {place} cannot be imported ({error}).") from None
+    if not (isinstance(found, type) and issubclass(found, OpenSetAdapter)):
+        raise ValueError(f"method {name!r}: there is no subclass of osls.base.OpenSetAdapter of that name.")
+    return found
 
 
 def make_mixture(value: Any) -> Any:

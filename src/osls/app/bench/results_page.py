@@ -279,7 +279,7 @@ def _wins(
 
 def _share(rate: float) -> tuple[str, str]:
     """A share of wins in words, and the class of its shade."""
-    return f"{100 * rate:.0f} %", f"w{round(4 * rate)}"
+    return f"{100 * rate:.0f}%", f"w{round(4 * rate)}"
 
 
 # -- How it was made -------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from osls.app.report.wording import (
     shown,
     status_of,
 )
-from osls.inference.diagnostics import Status
+from osls.inference.diagnostics import Check, Status
 
 _MOST_NOVEL = {"table": 15, "text": 10, "images": 24}
 _TYPICAL = {"table": 4, "text": 3, "images": 6}
@@ -339,11 +339,16 @@ def describe_checks(answer: Answer) -> list[dict[str, Any]]:
             "name": shown(check.name),
             "passed": check.passed,
             "value": number(check.value),
-            "limit": number(check.limit),
+            "limit": f"{_good_side(check)} {number(check.limit)}",
             "message": _CHECK_WORDS.get(check.name, "") if check.passed else shown(check.message, 400),
         }
         for check in answer.diagnostics.checks
     ]
+
+
+def _good_side(check: Check) -> str:
+    """Which values pass; a check does not say it, but this one's result does."""
+    return "at most" if check.passed == (check.value <= check.limit) else "at least"
 
 
 def draw_curves(answer: Answer) -> list[dict[str, Any]]:

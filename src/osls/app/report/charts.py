@@ -192,7 +192,7 @@ def share_chart(title: str, rows: Sequence[ShareRow]) -> Markup:
     """Classes: a ring is the share before, a dot that of now, a bar its interval, a diamond the truth."""
     scale = _Scale(0, axis_end(max(max(row.before, row.now, row.high, row.truth or 0) for row in rows)))
     height = _SHARE_ROW * len(rows)
-    body = _grid(scale, height, lambda value: f"{100 * value:.3g} %")
+    body = _grid(scale, height, lambda value: f"{100 * value:.3g}%")
     for i, row in enumerate(rows):
         body += _share_row(row, _SHARE_ROW * i + 34, scale)
     return _svg(title, height + _AXIS, body)

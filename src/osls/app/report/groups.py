@@ -95,7 +95,7 @@ def cluster(features: AnyArray, *, spherical: bool, seed: int = 0) -> Clustering
 
     A number of groups is kept if it predicts: centres found on one half of the rows must put the other
     half's pairs together as that half's own centres do. The largest number for which this holds for at least
-    75 % of the pairs of the worst group is taken, and one group if none does.
+    75% of the pairs of the worst group is taken, and one group if none does.
 
     Parameters
     ----------

@@ -52,14 +52,14 @@ def percent(share: float) -> str:
     Examples
     --------
     >>> from osls.app.report.wording import percent
-    >>> [percent(s).replace(chr(160), " ") for s in (0, 0.0004, 0.042, 0.23, 0.9996)]
-    ['0 %', 'under 0.1 %', '4.2 %', '23 %', 'over 99.9 %']
+    >>> [percent(s) for s in (0, 0.0004, 0.042, 0.23, 0.9996)]
+    ['0%', 'under 0.1%', '4.2%', '23%', 'over 99.9%']
     """
-    return f"{_hundredths(share)}\u00a0%"
+    return f"{_hundredths(share)}%"
 
 
 def percent_range(low: float, high: float) -> str:
-    """Two shares with one sign, "19 to 27 %"."""
+    """Two shares with one sign, "19 to 27%"."""
     if _hundredths(low) == _hundredths(high):
         return percent(high)
     low_words = "0" if 100 * low < 0.1 else _hundredths(low)
@@ -118,11 +118,9 @@ def headline(answer: Answer) -> Headline:
     novel, moved = _novel_clause(answer), _moved_clause(answer)
     if status == "do not trust":
         reasons = answer.diagnostics.verdict.reasons if answer.diagnostics is not None else ()
-        return Headline(
-            "These figures should not be relied on.",
-            " ".join(map(_sentence, reasons)) + f" Taken at face value: {novel}; {moved}.",
-            "stop",
-        )
+        first, *others = map(_sentence, reasons or ("a check that the method needs has failed",))
+        more = " ".join([*others, f"Taken at face value: {novel}; {moved}."])
+        return Headline(f"Do not trust these figures: {first[0].lower()}{first[1:]}", more, "stop")
     if status == "not identified":
         return Headline(_capital(f"{novel}; {moved}."), _NOT_IDENTIFIED, "caution")
     if answer.target_share[-1] <= 0:

@@ -1,0 +1,76 @@
+"""Benchmarks on one's own table, with methods of one's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from osls.app.bench.methods import find_method
+from osls.app.cli import app
+from osls.testing import blobs
+
+METHOD = """
+from osls.baselines import SourceOnly
+
+class Mine(SourceOnly):
+    def __init__(self, *, source_classifier="trees", n_folds=2, novel_label=None, random_state=None):
+        super().__init__(source_classifier=source_classifier, n_folds=n_folds, novel_label=novel_label,
+                         random_state=random_state)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    X, y = blobs(sizes=(40, 40, 40))
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
+    frame = frame.assign(kind=np.array(["a", "b", "c"])[y]).sample(frac=1, random_state=0)
+    frame.to_csv(tmp_path / "mine.csv", index=False)
+    (tmp_path / "method.py").write_text(METHOD)
+    return tmp_path
+
+
+def invoke(folder, *words: str):
+    shared = ["--data", str(folder / "mine.csv"), "--draws", "1", "--out", str(folder / "out")]
+    return CliRunner().invoke(app, ["bench", *shared, *words])
+
+
+def test_every_class_is_held_out_in_turn(folder):
+    method = f"{folder / 'method.py'}:Mine"
+    result = invoke(folder, "--label", "kind", "--methods", method)
+    assert result.exit_code == 0, result.output
+    runs = pd.read_csv(folder / "out" / "own.csv")
+    assert runs["held out"].tolist() == ["a", "b", "c"]
+    assert (runs["method"] == method).all()
+    # It never calls anything novel: its error is the whole share.
+    np.testing.assert_allclose(runs["error"], runs["novel_true"])
+    assert runs["accuracy"].between(0.2, 0.9).all()
+    assert "all, mean" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--label", "kin"], "did you mean 'kind'"),
+        (["--label", "kind", "--methods", "puls"], "did you mean"),
+        (["--label", "kind", "--methods", "no_such:Thing"], "no_such cannot be imported"),
+        (["--label", "kind", "--methods", "no_such.py:Thing"], "cannot be imported"),
+        (["--label", "kind", "--methods", "osls.metrics:accuracy"], "no subclass of"),
+    ],
+)
+def test_what_cannot_be_compared(folder, words, message):
+    result = invoke(folder, *words)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_two_classes_are_too_few(folder):
+    (folder / "mine.csv").write_text("x,kind\n" + "1,a\n2,b\n" * 20)
+    result = invoke(folder, "--label", "kind")
+    assert result.exit_code == 2
+    assert "two classes" in result.output
+
+
+def test_methods_by_import_path():
+    assert find_method("osls.baselines:KPU").adapter is find_method("k-pu").adapter
