@@ -122,7 +122,7 @@ def draw_picture(table: list[dict[str, Any]], path: Path) -> None:
             axis.plot([row[key] for row in rows], names, marker, fillstyle=fill, label=label)
     axis.axvline(0.95, linestyle=":", color="grey")
     axis.axvspan(0.92, 0.98, alpha=0.15)
-    axis.set(xlim=(0.4, 1.02), xlabel="share of the problems whose 95 % interval holds the truth")
+    axis.set(xlim=(0.4, 1.02), xlabel="problems whose interval holds the truth")
     axis.legend(loc="lower left")
     save(figure, path)
 
