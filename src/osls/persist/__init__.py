@@ -134,7 +134,7 @@ def _load(path: Path, trusted: tuple[str, ...], factories: dict[str, Callable[..
     stored = Stored(path)
     _compare_versions(stored.manifest)
     try:
-        tensors = _tensors(stored.fetch(TENSORS))
+        tensors = _tensors(stored.fetch(TENSORS), path / TENSORS)
     except (safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
         if isinstance(error, ModelError):
             raise
@@ -153,9 +153,9 @@ def _load(path: Path, trusted: tuple[str, ...], factories: dict[str, Callable[..
     return loaded
 
 
-def _tensors(data: bytes) -> dict[str, Any]:
+def _tensors(data: bytes, path: Path) -> dict[str, Any]:
     """Return the arrays of a safetensors file, after a look at its header, which begins with its length."""
-    check_nesting(data[8 : 8 + int.from_bytes(data[:8], "little")], TENSORS)
+    check_nesting(data[8 : 8 + int.from_bytes(data[:8], "little")], str(path))
     return safetensors.numpy.load(data)
 
 
