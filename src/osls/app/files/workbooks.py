@@ -88,7 +88,7 @@ def _query(path: Path, tables: Sequence[str], options: ReadOptions) -> str:
     table = options.table or tables[0]
     _check_name(path, "table", table, tables)
     quoted = table.replace('"', '""')
-    return f'SELECT * FROM "{quoted}"'  # nosec B608  # a name that the database has, quoted
+    return f'SELECT * FROM "{quoted}"'  # a name that the database has, quoted
 
 
 def _check_name(path: Path, what: str, name: str, names: Sequence[Any]) -> None:
