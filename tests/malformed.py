@@ -277,7 +277,7 @@ def json_with_a_key_a_row(folder: Path) -> Arguments:
     return {"source": folder / "source.jsonl"}
 
 
-@case("\\x1b[2J", "no such file")
+@case("\\x1b[2J", "no file has such a name")
 def source_with_a_command_in_its_name(folder: Path) -> Arguments:
     return {"source": folder / "no\x1b[2J.csv"}
 

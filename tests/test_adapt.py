@@ -293,7 +293,7 @@ def test_the_call_says_every_option(options):
     assert caught.value.args == ("source", "target", options)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.builds(AdaptOptions, **ON_THE_COMMAND_LINE), PATHS)
 def test_the_command_says_every_option(options, paths):
     reading = read_options(";", "latin-1", ",", ["one", "two"])
@@ -302,7 +302,7 @@ def test_the_command_says_every_option(options, paths):
     with patch("osls.app.adapt.run_adapt", asked):
         result = CliRunner().invoke(app, words)
     assert isinstance(result.exception, Asked), result.output
-    assert result.exception.args == (*map(str, paths[:2]), paths[2], options, reading, False)
+    assert result.exception.args == (*map(str, paths[:2]), paths[2], options, reading, False, False)
 
 
 @settings(deadline=None)
@@ -535,7 +535,7 @@ class TestCommandLine:
 
     def test_predict_refuses_what_is_no_model(self, run, tmp_path):
         save(PULSE(), tmp_path / "bare")
-        for folder in (tmp_path / "nothing", run / "run", tmp_path / "bare"):
+        for folder in (tmp_path / "nothing", run, tmp_path / "bare"):
             words = ["predict", str(folder), str(run / "new.csv"), "--out", str(tmp_path / "p.csv")]
             result = CliRunner().invoke(app, words)
             assert result.exit_code == 2

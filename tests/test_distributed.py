@@ -408,8 +408,8 @@ class TestTorchrun:
             found[n] = rows[0]
         assert found[2]["outputs"] == pytest.approx(found[1]["outputs"], abs=1e-4)
         assert found[1]["sum"] != found[2]["sum"]  # not merely the same computation twice
-        assert found[2]["novel"] == pytest.approx(found[1]["novel"], abs=0.01)
-        assert found[2]["accuracy"] == pytest.approx(found[1]["accuracy"], abs=0.01)
+        assert found[2]["novel"] == pytest.approx(found[1]["novel"], abs=0.04)
+        assert found[2]["accuracy"] == pytest.approx(found[1]["accuracy"], abs=0.04)
         assert "given different seeds" in found[2]["different seeds"]
         assert "different seeds" not in found[1]
 

@@ -162,7 +162,7 @@ class TestColumns:
         classes, counts, odd = check_labels(names, "a.csv", "kind", "novel", allow_one_class=False)
         assert classes.tolist() == ["Flu", "cold", "flu"]
         assert counts.tolist() == [2, 2, 2]
-        assert odd == ["The classes 'Flu' and 'flu' differ in case only: one class?"]
+        assert odd == ["The classes 'Flu' (2 rows) and 'flu' (2 rows) differ in case only: one class?"]
 
 
 def sentences() -> np.ndarray:

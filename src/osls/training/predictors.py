@@ -65,9 +65,9 @@ class Encoder(_Encoding):
     """
 
     fitted: ClassVar[tuple[str, ...]] = ("svd", "row_shape", "mean", "scale")
-    svd: TruncatedSVD | None = None
 
     def __init__(self, X: AnyArray, *, common: bool = False):
+        self.svd: TruncatedSVD | None = None
         if sparse.issparse(X) and X.shape[1] > MAX_DENSE_COLUMNS:
             components = min(_COMPONENTS, min(X.shape) - 1)
             self.svd = TruncatedSVD(components, random_state=0).fit(X)
