@@ -12,14 +12,15 @@ import numpy as np
 from sklearn import config_context
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import get_tags
 
 from osls.testing.running import ContractError, Subject, close, demand, demand_error, same
 
 
 def errors_name_values_that_are_not_finite(subject: Subject) -> None:
     """NaN, unless the adapter's tags allow it, and infinity, in the source and in the target."""
-    allowed = get_tags(subject.fitted).input_tags.allow_nan
+    # An adapter need not be made with scikit-learn's base classes.
+    tags = getattr(subject.fitted, "__sklearn_tags__", None)
+    allowed = tags is not None and tags().input_tags.allow_nan
     for argument in ("X", "X_target"):
         for value in (np.inf,) if allowed else (np.nan, np.inf):
             X = subject.problem.training_data()[argument].copy()

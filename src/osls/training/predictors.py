@@ -179,8 +179,9 @@ class Verbatim(Encoder):
     def __init__(self, X: AnyArray) -> None:
         self.row_shape = X.shape[1:]
 
-    def __call__(self, X: AnyArray) -> AnyArray:
-        return self._dense(X).astype(np.float32, copy=False)
+    def __call__(self, X: Any) -> AnyArray:
+        rows = X.toarray() if sparse.issparse(X) else np.asarray(X)
+        return rows.astype(np.float32, copy=False)
 
 
 def encoder_for(factory: Any, X: AnyArray) -> Encoder:
