@@ -84,23 +84,26 @@ def results_page(folder: Path) -> str:
 
 
 _TRUST = {
-    "models": "models",
-    "data": "data set",
-    "problems": "problems",
-    "covered 0.95": "95 % interval holds the novel share",
-    "before covered": "before",
-    "known covered 0.95": "those of the known classes",
-    "width 0.95": "mean width",
-    "before width": "before",
-    "mean absolute error": "error of the share",
-    "mean absolute before error": "before",
+    "novel": ("covered 0.95", "before covered"),
+    "known": ("known covered 0.95", None),
+    "width": ("width 0.95", "before width"),
+    "error": ("mean absolute error", "mean absolute before error"),
 }
 
 
 def trust_table(path: Path) -> str:
     """The table of benchmarks/trust.py: coverage, width and error, by kind of model and data set."""
+
+    def cell(row: dict[str, Any], now: str, before: str | None) -> str:
+        words = [f"{row[now]:.3f}"] + ([] if before is None else [f"({row[before]:.3f})"])
+        return "\u00a0".join(words)
+
     rows = json.loads(path.read_text(encoding="utf-8"))
-    return _table(list(_TRUST.values()), [[_words(row[key]) for key in _TRUST] for row in rows])
+    cells = [
+        [row["models"], row["data"], str(row["problems"]), *(cell(row, *keys) for keys in _TRUST.values())]
+        for row in rows
+    ]
+    return _table(["models", "data", "problems", *_TRUST], cells)
 
 
 def _pages(folder: Path) -> str:
