@@ -100,10 +100,13 @@ def trust_table(path: Path) -> str:
 
     rows = json.loads(path.read_text(encoding="utf-8"))
     cells = [
-        [row["models"], row["data"], str(row["problems"]), *(cell(row, *keys) for keys in _TRUST.values())]
+        [
+            f"{row['data']}, {row['models']}, {row['problems']}",
+            *(cell(row, *keys) for keys in _TRUST.values()),
+        ]
         for row in rows
     ]
-    return _table(["models", "data", "problems", *_TRUST], cells)
+    return _table(["data, models, problems", *_TRUST], cells)
 
 
 def _pages(folder: Path) -> str:
