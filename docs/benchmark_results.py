@@ -25,7 +25,7 @@ _KNOWN = {
     ),
     "coverage_pulse": (
         "The same through whole fits on small data",
-        "`python benchmarks/coverage.py pulse`, trees, 600 rows a side. Before the intervals were calibrated.",
+        "`python benchmarks/coverage.py pulse`, trees, 600 rows a side. Before intervals were calibrated.",
     ),
     "coverage_real": (
         "The same on real data",
