@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from osls._core.arrays import effective_size
 from osls.inference import novelty
-from osls.inference.calibrated import known_factor
 from osls.inference.mix import MixFromScores, bootstrap_mix
 from osls.inference.separation import inseparable_groups
 from osls.shift.scores import HeldOutScores
@@ -35,11 +33,8 @@ LEVELS = (0.95, 0.8)
 
 def as_before(scores: HeldOutScores, seed: int, replicates: int) -> tuple[float, np.ndarray]:
     """The reported novel share and the 95 % interval of the uncalibrated estimate."""
-    estimator = MixFromScores()
-    marginal = estimator.known_marginal(scores)
-    weight = scores.weights(marginal)
-    rows = min(effective_size(weight), len(scores.class_target))
-    share = 1 - (1 - estimator.novel_share(scores, marginal)) / known_factor(scores.accuracy, rows)
+    estimator = MixFromScores(corrected=False)
+    share = estimator.novel_share(scores, estimator.known_marginal(scores))
     groups = inseparable_groups(scores)
     drawn, factor = bootstrap_mix(
         lambda source, target: estimator._mix(scores.take(source, target), groups),

@@ -77,7 +77,9 @@ class TestScale:
     """A column may have any offset and any unit."""
 
     @pytest.mark.parametrize("parameters", [QUICK, LINEAR], ids=["trees", "linear"])
-    @pytest.mark.parametrize(("factor", "offset"), [(1, 1e9), (1e-6, 3), (1e6, -1e8), (1e35, 0)])
+    @pytest.mark.parametrize(
+        ("factor", "offset"), [(1, 1e9), (1, 1.7e12), (1e-6, 3), (1e6, -1e8), (1e35, 0), (1e-38, 0)]
+    )
     def test_an_affine_change_of_columns_changes_the_answer_by_rounding_only(
         self, wine, parameters, factor, offset
     ):
