@@ -48,11 +48,11 @@ audit: $(STAMP)
 	$(BIN)/vulture
 	$(BIN)/python tools/audit.py
 
-# All that osls needs to run, with the hashes of every file, from constraints.txt. torch has other files, and so other
-# hashes, on an index of its own builds: run this with the index that you install from.
+# All that osls and its extras need to run, on every system, with the hashes of every file; the pins are those of
+# constraints.txt. tests/test_supply.py holds it to them. Builds of torch from another index (CPU only) have other hashes.
 lock: $(STAMP)
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-annotate --no-emit-index-url \
-	    --no-emit-find-links --no-emit-trusted-host --extra all -c constraints.txt -o requirements.txt pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	    --no-emit-index-url --extra all -c constraints.txt -o requirements.txt pyproject.toml
 
 # The smallest versions that pyproject.toml allows. Warnings of old versions about new ones are theirs.
 MINIMUM := $(VENV)-minimum
@@ -88,20 +88,21 @@ bench-pages: $(STAMP)
 	$(BIN)/osls bench page $(RESULTS)/novel-fraction-cpu --out $(RESULTS)/novel-fraction.html
 	$(BIN)/osls bench page $(RESULTS)/pu-cpu --out $(RESULTS)/pu.html
 
-# The documentation, with every warning an error. The examples of the gallery run if they or the package changed.
+# The documentation, with every warning an error (not so with --quiet). The examples of the gallery run if they or the
+# package changed.
 $(VENV)/.docs: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	touch $@
 
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict
 
 docs-serve: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs serve
 
-# The commands of the tutorial and of the how-to pages, as they stand there.
+# The commands of the tutorial and of the how-to pages, as they stand there; what they print is put into the pages.
 docs-run: $(VENV)/.docs
-	OMP_NUM_THREADS=1 $(BIN)/python docs/run_blocks.py docs/tutorial.md docs/howto/*.md docs/method/*.md
+	OMP_NUM_THREADS=1 $(BIN)/python docs/run_blocks.py --write docs/tutorial.md docs/howto/*.md docs/method/*.md
 
 # The section of the changelog that the next release will get.
 changelog: $(STAMP)

@@ -1,9 +1,11 @@
 """Latency and throughput of ``osls serve``: one row at a time, 32 rows a request, and many requests in a row.
 
-    osls adapt ... --out run && python benchmarks/serving.py run rows.csv
+    python examples/make_data.py table t
+    osls adapt --source t/labelled.csv --label diagnosis --id patient --target t/new.csv --out run
+    python benchmarks/serving.py run t/new.csv --out benchmarks/results/serving.json
 
 It starts the server on 127.0.0.1 as users do, asks over kept connections, and reads its memory before and
-after. Prints one JSON object.
+after. Prints one JSON object, and writes it if ``--out`` is given.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import socket
 import statistics
 import subprocess
@@ -53,6 +56,11 @@ def requests_a_second(port: int, body: bytes, seconds: float, clients: int) -> f
     return sum(counts) / seconds
 
 
+def commit() -> str:
+    words = ["git", "describe", "--always", "--dirty", "--abbrev=7"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def start(model: Path, port: int) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", "osls.app.cli", "serve", str(model), "--port", str(port)]
     server = subprocess.Popen(words)
@@ -71,6 +79,7 @@ def main() -> None:
     parser.add_argument("rows", type=Path)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     records = json.loads(read_table(args.rows).head(32).to_json(orient="records"))
     one, many = json.dumps(records[0]).encode(), json.dumps(records).encode()
@@ -80,10 +89,13 @@ def main() -> None:
     server = start(args.model, port)
     try:
         connection = http.client.HTTPConnection("127.0.0.1", port)
-        warm = [ask(connection, "/predict", one) for _ in range(200)][100:]
+        load = os.getloadavg()[0]
+        warm = [ask(connection, "/predict", one) for _ in range(500)][100:]
         rate = requests_a_second(port, many, args.seconds, clients=2)
         process = psutil.Process(server.pid)
         before = process.memory_info().rss
+        # The server has closed the first one, which was idle meanwhile.
+        connection = http.client.HTTPConnection("127.0.0.1", port)
         for _ in range(args.requests):
             ask(connection, "/predict", one)
         grown = process.memory_info().rss - before
@@ -91,14 +103,20 @@ def main() -> None:
         server.terminate()
         server.wait()
     found = {
+        "commit": commit(),
+        "load_before": round(load, 1),
         "one_row_p50_ms": round(1000 * statistics.median(warm), 2),
+        "one_row_p95_ms": round(1000 * statistics.quantiles(warm, n=20)[-1], 2),
         "requests_a_second_32_rows": round(rate, 1),
         "requests": args.requests,
         "failures": 0,
         "grown_mb": round(grown / 2**20, 1),
         "memory_mb": round(before / 2**20),
     }
-    print(json.dumps(found, indent=1))
+    text = json.dumps(found, indent=1)
+    print(text)
+    if args.out is not None:
+        args.out.write_text(text + "\n")
 
 
 if __name__ == "__main__":

@@ -40,13 +40,14 @@ _KNOWN = {
         "`python benchmarks/shifts.py`: L1 error of the known mix and error of the novel share.",
     ),
     "speed": ("Speed, as ratios within one run", "`make bench-speed`."),
+    "serving": (
+        "A model behind HTTP",
+        "`python benchmarks/serving.py run rows.csv`: the tutorial's table, the default models, two cores. "
+        "`load_before` says how busy the machine was with other work.",
+    ),
     "monitoring": (
         "The monitor: false alarms, small changes that stay, intervals of batches",
         "`python benchmarks/monitoring.py`.",
-    ),
-    "trust": (
-        "Do the intervals hold on problems nobody chose?",
-        "`python benchmarks/problems.py`, then `python benchmarks/trust.py`.",
     ),
     "violations": (
         "What the verdict says of violated assumptions",
@@ -54,6 +55,10 @@ _KNOWN = {
     ),
     "theorem1_rate": ("The rate of theorem 1", "`python benchmarks/theorem1_rate.py --draws 40`."),
     "theorem2": ("Theorem 2: CVIR finds the separating direction", "`python benchmarks/theorem2.py`."),
+    "theorem3": (
+        "Theorem 3 with wrong weights: errors of the novel share beside the theorem's bias",
+        "`python benchmarks/theorem3.py`.",
+    ),
     "gaussian_toy": ("The paper's overparameterised toy", "`python benchmarks/gaussian_toy.py`."),
     "purity": (
         "How pure the top bins are (the paper's Figure 2)",
@@ -80,16 +85,32 @@ _FIRST = (
     "novelty",
     "violations",
 )
-_METRICS = ("acc_all", "acc_seen", "acc_novel", "mpe_seen", "mpe_novel", "seconds")
+# Other pages of results, and what is on them.
+_PARTS = {
+    "trust": ("coverage_scores", "coverage_pulse", "coverage_real", "novelty", "violations", "monitoring"),
+    "speed": ("speed", "serving", "streaming", "dask_scoring", "ddp"),
+    "theory": ("theorem1_rate", "theorem2", "theorem3", "gaussian_toy", "purity", "shifts", "toolbox"),
+}
+# On the page of the method: what may be trusted.
+_SHOWN_ELSEWHERE = {"trust"}
+_METRICS = ("acc_all", "test_acc_all", "acc_seen", "acc_novel", "mpe_seen", "mpe_novel", "h_score", "seconds")
 _MOST_ROWS = 60
 _HELD = {True: "held", False: "**not held**", None: "not used"}
 
 
-def results_page(folder: Path) -> str:
-    """Describe every result in a folder: studies as tables, figures as pictures, the rest folded."""
+def results_page(folder: Path, part: str = "studies") -> str:
+    """Describe the results in a folder that belong to a part: tables, pictures, the rest folded.
+
+    What belongs to no other part belongs to the studies, so that nothing is left out or shown twice.
+    """
     names = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"}
-    ordered = [name for name in _FIRST if name in names] + sorted(names - set(_FIRST))
-    return "\n\n".join([_pages(folder), *(_section(folder, name) for name in ordered)])
+    elsewhere = {name for names_of_part in _PARTS.values() for name in names_of_part} | _SHOWN_ELSEWHERE
+    wanted = names - elsewhere if part == "studies" else names & set(_PARTS[part])
+    ordered = [name for name in _FIRST if name in wanted] + sorted(wanted - set(_FIRST))
+    # Pages of parts lie in a folder of their own, beside the pictures.
+    pictures = "results/" if part == "studies" else ""
+    links = [_pages(folder)] if part == "studies" else []
+    return "\n\n".join([*links, *(_section(folder, name, pictures) for name in ordered)])
 
 
 _TRUST = {
@@ -129,7 +150,7 @@ def _title(page: Path) -> str:
     return heading.group(1).strip() if heading else page.stem
 
 
-def _section(folder: Path, name: str) -> str:
+def _section(folder: Path, name: str, pictures: str) -> str:
     title, how = _KNOWN.get(name, (name, ""))
     parts = []
     if (folder / name).is_dir():
@@ -141,7 +162,7 @@ def _section(folder: Path, name: str) -> str:
         title, how = words.get("title") or title, words.get("how") or how
         parts.append(tables)
     if (folder / f"{name}.svg").exists():
-        parts.append(f"![{title}](results/{name}.svg){{ .picture .on-paper }}")
+        parts.append(f"![{title}]({pictures}{name}.svg){{ .picture .on-paper }}")
     if (folder / f"{name}.json").exists():
         parts.append(_figures(json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))))
     return "\n\n".join([f"## {title}", f"Reproduce: {how}" if how else "", *parts])
@@ -215,6 +236,8 @@ def _mean(figures: Any) -> str:
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:
+    # Names of several words may be broken into lines, so that columns are narrow.
+    heads = [head.replace("_", " ") for head in heads]
     lines = [heads, ["---:"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(entry.replace("|", "\\|") for entry in line) + " |" for line in lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from benchmark_results import results_page, trust_table
 from commands import command_reference
 from formulas import draw_formulas
 from mkdocs.structure.files import File, Files
+from paper_claims import reproduction_page
 
 ROOT = Path(__file__).parents[1]
+# Tables with fewer columns fit a phone.
+_MANY_COLUMNS = 4
 
 
 def on_config(config: Any) -> Any:
@@ -61,11 +65,34 @@ def on_page_markdown(markdown: str, *, page: Any, **kwargs: Any) -> str:
         markdown = markdown.replace("<!-- trust table -->", trust_table(results))
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", command_reference())
-    if "<!-- results -->" in markdown:
-        markdown = markdown.replace("<!-- results -->", results_page(ROOT / "benchmarks" / "results"))
+    for part in re.findall(r"<!-- results: (\w+) -->", markdown):
+        made = results_page(ROOT / "benchmarks" / "results", part)
+        markdown = markdown.replace(f"<!-- results: {part} -->", made)
+    if "<!-- reproduction -->" in markdown:
+        made = reproduction_page(ROOT / "benchmarks" / "results")
+        markdown = markdown.replace("<!-- reproduction -->", made)
     return markdown
 
 
 def on_page_content(html: str, **kwargs: Any) -> str:
-    """Draw the formulas."""
-    return draw_formulas(html)
+    """Draw the formulas, and let cells of tables say what they are, for screens too narrow for a line."""
+    return _TABLE.sub(_with_labels, draw_formulas(html))
+
+
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+
+
+def _with_labels(table: re.Match[str]) -> str:
+    heads = [
+        re.sub(r"<[^>]+>", "", head).strip()
+        for head in re.findall(r"<th[^>]*>(.*?)</th>", table[0], re.DOTALL)
+    ]
+    if len(heads) < _MANY_COLUMNS:
+        return table[0]
+
+    def labelled(row: re.Match[str]) -> str:
+        names = iter(heads)
+        return re.sub(r"<td", lambda _: f'<td data-label="{escape(next(names, ""))}"', row[0])
+
+    rows = re.sub(r"<tr>.*?</tr>", labelled, table[0], flags=re.DOTALL)
+    return rows.replace("<table>", '<table class="stack">')

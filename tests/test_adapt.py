@@ -83,7 +83,15 @@ class TestAnswer:
         assert np.mean(answer.predictions["predicted"] == TRUTH) > 0.9
 
     def test_predictions_carry_the_id_and_sum_to_one(self, answer):
-        assert list(answer.predictions.columns) == ["row", "patient", "predicted", "novel", "p_cold", "p_flu"]
+        assert list(answer.predictions.columns) == [
+            "row",
+            "patient",
+            "predicted",
+            "novel",
+            "group",
+            "p_cold",
+            "p_flu",
+        ]
         assert answer.predictions["patient"].tolist() == [f"p{i}" for i in range(400)]
         total = answer.predictions[["novel", "p_cold", "p_flu"]].sum(axis=1)
         np.testing.assert_allclose(total, 1, atol=1e-5)
@@ -256,7 +264,7 @@ BOTH = {
     "novel_label": NAMES,
     "ignore_target_label": st.booleans(),
     "allow_one_class": st.booleans(),
-    "fast": st.booleans(),
+    "effort": st.sampled_from(["balanced", "quick", "best"]),
     "max_rows": st.integers(MIN_ROWS, 10**9),
 }
 IN_PYTHON = {
@@ -385,7 +393,7 @@ def test_pictures_from_scratch(tmp_path):
     found = adapt(
         tmp_path / "source", tmp_path / "target", images="scratch", n_folds=2, rounds=1, max_steps=4
     )
-    assert found.predictions.shape == (20, 6)
+    assert found.predictions.shape == (20, 7)
 
 
 def test_texts_in_folders(tmp_path):

@@ -37,6 +37,7 @@ from osls.baselines.open_set_em import open_set_em
 from osls.baselines.rejection import known_odds, predicted_mix, reject
 from osls.datasets import simulate_osls
 from osls.metrics import accuracy
+from osls.mixture import BBE, DEDPUL
 from osls.training.nets.features import ConvFeatures, MLPFeatures
 
 FIVE = [BackpropODA, SeparateToAdapt, UAN, CMU, DANCE]
@@ -191,6 +192,18 @@ class TestDomainDiscriminator:
         model.fit(**p.training_data())
         assert model.novel_prevalence_ > p.target_marginal[-1] + 0.1
 
+    def test_its_epochs_can_be_followed(self, problem):
+        calls = []
+        model = DomainDiscriminator(
+            source_classifier=FOREST, discriminator="mlp", n_folds=1, max_steps=60, random_state=0
+        ).set_params(callback=lambda epoch, proba: calls.append((epoch, proba)))
+        model.fit(**problem.training_data())
+        assert [epoch for epoch, _ in calls] == list(range(1, len(calls) + 1))
+        assert len(calls) > 2
+        np.testing.assert_allclose(calls[-1][1], model.target_proba_, atol=1e-6)
+        epochs = [record for record in model.history_ if record["step"] == "epoch"]
+        np.testing.assert_allclose(epochs[-1]["target_marginal"], model.target_marginal_, atol=1e-6)
+
 
 class TestOneSplit:
     """One model, a fifth of the rows held out, as in the paper."""
@@ -224,6 +237,37 @@ class TestKPU:
         assert model.novel_prevalence_ == pytest.approx(max(0, 1 - model.class_shares_.sum()))
         assert accuracy(problem.y_target, model.target_labels_, -1).all > 0.9
 
+    @pytest.mark.parametrize("objective", ["nnpu", "upu-sigmoid"])
+    def test_other_objectives(self, problem, objective):
+        model = KPU(objective=objective, max_steps=300, n_folds=1, random_state=0)
+        model.fit(**problem.training_data())
+        assert accuracy(problem.y_target, model.target_labels_, -1).all > 0.8
+
+    def test_the_shares_come_from_the_estimator_that_was_asked_for(self, problem):
+        class Half(BBE):
+            def _fit(self, positive, unlabeled):
+                self.alpha_ = 0.5
+
+        model = KPU(mixture=Half(), max_steps=40, n_folds=1, random_state=0).fit(**problem.training_data())
+        assert model.class_shares_.tolist() == [0.5] * 3
+        assert model.target_marginal_.tolist() == pytest.approx([1 / 3] * 3 + [0])
+
+    def test_the_papers_alternative(self, problem):
+        model = KPU(mixture=DEDPUL(), objective="nnpu", max_steps=40, n_folds=1, random_state=0)
+        assert model.fit(**problem.training_data()).target_marginal_.sum() == pytest.approx(1)
+
+    def test_the_unbiased_loss_of_the_heads_by_hand(self):
+        """Head 0 has one positive of logit 1, head 1 none; all target logits are 0, so l = log 2."""
+        source, y = torch.tensor([[1.0, 9.0]]), torch.tensor([0])
+        alpha, log2 = torch.tensor([0.5, 0.25]), np.log(2)
+        first = 0.5 * np.log1p(np.exp(-1)) + log2 - 0.5 * np.log1p(np.exp(1))
+        upu = losses.k_unbiased(source, y, torch.zeros(3, 2), alpha, surrogate="logistic", clipped=False)
+        assert upu.item() == pytest.approx((first + log2) / 2)
+        # With target logits of -9 the first head's estimate of the negatives' loss is below zero.
+        low = torch.full((3, 2), -9.0)
+        nnpu = losses.k_unbiased(source, y, low, alpha, surrogate="logistic", clipped=True)
+        assert nnpu.item() == pytest.approx((0.5 * np.log1p(np.exp(-1)) + np.log1p(np.exp(-9))) / 2)
+
     def test_a_row_that_no_head_wants_is_novel(self):
         answer = best_head(np.array([[0.49, 0.1, 0.2], [0.6, 0.7, 0.1], [0.5, 0.1, 0.1]]))
         assert answer.argmax(axis=1).tolist() == [3, 1, 0]
@@ -247,6 +291,41 @@ class TestKPU:
             KPU(network="trees").fit(**problem.training_data())
         with pytest.raises(ValueError, match="warm_start"):
             KPU(warm_start=1.0).fit(**problem.training_data())
+
+
+def test_sta_as_its_authors_have_it_takes_the_rows_most_similar_to_any_class():
+    """Two classes; both rows most similar to a class are of class 0, so class 1 selects nothing."""
+    similarity = torch.tensor([[9.0, 0.0], [8.0, 0.0], [0.0, 1.0], [-9.0, -9.0]])
+    chosen = {}
+    for original in (False, True):
+        model = SeparateToAdapt(original=original, extreme=0.5)
+        seen = []
+
+        def separator(features, seen=seen):
+            seen.append(features[:, 0].tolist())
+            return features[:, 0]
+
+        net = {"similarity": lambda _: similarity, "separator": separator, "classifier": lambda x: x}
+        model._learn_similarity = lambda fit, batch: torch.tensor(0.0)
+        fit = type("Fit", (), {"net": net})
+        batch = type("Batch", (), {"target": torch.arange(4.0)[:, None]})
+        model._separate(fit, batch)
+        chosen[original] = sorted(seen[0])
+    assert chosen == {False: [0.0, 2.0], True: [0.0, 1.0]}
+
+
+class TestStopping:
+    """The paper's rule: until the accuracy on held-out source rows ceases to increase."""
+
+    @pytest.mark.parametrize("method", [KPU, UAN, SeparateToAdapt], ids=lambda c: c.__name__)
+    def test_easy_data_ends_the_training_early(self, problem, method):
+        model = method(max_steps=5000, patience=2, random_state=0)
+        if method is KPU:
+            model.set_params(n_folds=1, warm_start=0.01)
+        model.fit(**problem.training_data())
+        assert accuracy(problem.y_target, model.target_labels_, -1).seen > 0.5
+        # An epoch is a few steps; all 5,000 would be hundreds of them.
+        assert len(model.history_) < 100
 
 
 class TestTheFive:

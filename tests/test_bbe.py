@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osls.mixture import BBE, bbe_by_class
+from osls.mixture import BBE, ElkanNoto, bbe_by_class, shares_by_class
 
 scores = st.lists(st.integers(0, 40), min_size=1, max_size=80).map(lambda s: np.array(s) / 40)
 
@@ -160,3 +160,15 @@ def test_no_novel_class_means_a_share_near_one():
     alpha = [BBE().fit(positive, unlabeled).alpha_ for positive, unlabeled in draws]
     assert min(alpha) > 0.8
     assert np.mean(alpha) > 0.93
+
+
+def test_any_estimator_class_by_class_by_hand():
+    """Elkan and Noto's ratio: mean of the target's column over mean of the class's own, .6/.8 and .4/.8."""
+    source = np.array([[0.8, 0.2], [0.2, 0.8]])
+    target = np.array([[0.9, 0.1], [0.3, 0.7]])
+    shares = shares_by_class(source, [0, 1], target, ElkanNoto())
+    np.testing.assert_allclose(shares.alpha, [0.75, 0.5])
+    np.testing.assert_allclose(shares.marginal, [0.6, 0.4])
+    np.testing.assert_allclose(
+        shares_by_class(source, [0, 1], target, BBE()).alpha, bbe_by_class(source, [0, 1], target).alpha
+    )

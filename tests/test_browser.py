@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from answers import image_answer, table_answer
+from answers import image_answer, table_answer, text_answer
 from osls.app.report.adaptation import render_report
+from osls.app.report.review import render_review
 from osls.app.report.timeline import render_timeline
+from osls.growth import Suggestion
 from osls.monitor import Monitor
+from test_growth import TRUTH, invoke, run
+
+__all__ = ["run"]  # the fixture
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(
@@ -69,6 +75,7 @@ def pages(table, tmp_path_factory):
         monitor.update(f"day {day}", np.eye(3)[rng.choice(3, 400, p=[0.7 - novel, 0.3, novel])])
     texts = {
         "table": render_report(table),
+        "text": render_report(text_answer()),
         "images": render_report(image_answer(folder / "digits")),
         "timeline": render_timeline(monitor, model="model", command="osls monitor model"),
     }
@@ -143,11 +150,20 @@ def test_tables_sort_by_number_and_by_name(browser, pages):
         assert names == sorted(names, reverse=True)
 
 
-@pytest.mark.parametrize("name", ["table", "images", "timeline"])
-@pytest.mark.parametrize("width", [360, 390, 1280])
+BENCH = Path(__file__).parent.parent / "benchmarks" / "results"
+
+
+@pytest.mark.parametrize("name", ["table", "text", "images", "timeline", "methods", "pu"])
+@pytest.mark.parametrize("width", [390, 1280, 1920])
 def test_nothing_sticks_out_sideways(browser, pages, name, width):
-    with Visit(browser, pages / f"{name}.html", width=width) as visit:
+    path = pages / f"{name}.html"
+    with Visit(browser, path if path.exists() else BENCH / path.name, width=width) as visit:
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+        cut = visit.page.locator(".scroll").evaluate_all(
+            "frames => frames.filter(f => f.scrollWidth > f.clientWidth + 1).map(f => f.ariaLabel)"
+        )
+        assert cut == []
+        assert visit.trouble == []
         ends = visit.page.locator("svg.chart").evaluate_all(
             "charts => charts.map(chart => chart.getBoundingClientRect().right)"
         )
@@ -172,13 +188,23 @@ CONTRAST = """() => {
   return bad; }"""
 
 
-@pytest.mark.parametrize("name", ["table", "timeline"])
+@pytest.mark.parametrize("name", ["table", "text", "timeline"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_has_contrast(browser, pages, name, scheme):
     with Visit(browser, pages / f"{name}.html", scheme=scheme) as visit:
         dark = visit.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 20, 26)"
         assert dark == (scheme == "dark")
         assert visit.page.evaluate(CONTRAST) == []
+
+
+def test_pointing_at_a_row_of_the_map_names_it(browser, pages):
+    with Visit(browser, pages / "table.html") as visit:
+        spot = visit.page.locator("svg .spot.novel").last
+        spot.scroll_into_view_if_needed()
+        before = spot.evaluate("e => getComputedStyle(e).strokeWidth")
+        spot.hover()
+        assert spot.evaluate("e => getComputedStyle(e).strokeWidth") != before
+        assert spot.locator("title").text_content().startswith("row ")
 
 
 def test_the_keyboard_reaches_everything(browser, pages):
@@ -255,3 +281,127 @@ def test_hostile_data_stays_data(browser, table, tmp_path):
             assert page.locator("body").evaluate("b => getComputedStyle(b).display") == "block"
             assert "<script>alert(1)</script>" in page.locator("body").inner_text()
             assert visit.trouble == []
+
+
+# -- The page that asks ---------------------------------------------------------------------------------
+
+
+def many_rows(table, m=5000):
+    """The answer with its rows repeated until there are ``m`` of them, all in two groups."""
+    found = table.discovery
+    pick = np.resize(np.flatnonzero(found.group >= 0), m)
+    groups = tuple(replace(group, rows=np.arange(m)[i :: len(found)]) for i, group in enumerate(found.groups))
+    return replace(
+        table,
+        predictions=table.predictions.iloc[pick].reset_index(drop=True),
+        target_rows=table.target_rows.iloc[pick].reset_index(drop=True),
+        groups=replace(found, groups=groups),
+    )
+
+
+@pytest.fixture(scope="module")
+def review(table, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("review")
+    asked = [Suggestion(int(row), 0, "typical of group 1") for row in range(6)]
+    (folder / "review.html").write_text(render_review(many_rows(table), asked, run="run"), encoding="utf-8")
+    return folder / "review.html"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_review_page_fits_and_reads(browser, review, width, scheme):
+    with Visit(browser, review, width=width, scheme=scheme) as visit:
+        page = visit.page
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CONTRAST) == []
+        assert visit.trouble == []
+
+
+def test_of_thousands_of_rows_only_some_are_drawn_until_more_are_wanted(browser, review):
+    with Visit(browser, review) as visit:
+        page = visit.page
+        drawn = page.locator("#list li").count()
+        assert 0 < drawn < 200
+        page.locator("button", has_text="Show more").first.click()
+        assert page.locator("#list .items li").count() >= drawn + 50
+        page.locator("#list input[type=text]").first.fill("thing")
+        assert "thing (10)" in page.locator("#summary").inner_text()
+
+
+def test_the_review_page_by_keyboard_alone(browser, review):
+    with Visit(browser, review) as visit:
+        page = visit.page
+        page.locator("#list input[type=text]").first.focus()
+        page.keyboard.type("first")
+        page.keyboard.press("Enter")
+        page.keyboard.type("second")
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.textContent") == "Not new":
+                break
+        page.keyboard.press("Space")
+        assert "first (10)" in page.locator("#summary").inner_text()
+        assert "(not new) (10)" in page.locator("#summary").inner_text()
+
+
+def test_name_split_merge_export_absorb(browser, run, tmp_path):
+    assert invoke("review", run, "--out", tmp_path / "review.html").exit_code == 0
+    with Visit(browser, tmp_path / "review.html", width=390) as visit:
+        page = visit.page
+        box = "#group-{} .ask input[type=text]"
+        page.locator(box.format(0)).first.fill("d")
+        page.locator(box.format(1)).first.fill('E, "so called"')
+        page.locator("#group-1 input[type=checkbox]").first.check()
+        page.locator("#group-1 button", has_text="Split off").click()
+        assert page.locator("#list article").count() == 3
+        page.locator("#group-2 select").nth(1).select_option("1")
+        assert "Merged into Group 2" in page.locator("#group-2").inner_text()
+        page.locator(box.format(0)).first.fill("A")
+        assert "differs from the class 'a'" in page.locator("#group-0").inner_text()
+        page.locator(box.format(0)).first.fill("d")
+        # Nothing is lost on reload.
+        page.reload()
+        assert page.locator(box.format(0)).first.input_value() == "d"
+        assert page.locator("#list article").count() == 3
+        with page.expect_download() as download:
+            page.locator("#download").click()
+        download.value.save_as(tmp_path / "labels.csv")
+        page.locator("#again").click()
+        assert page.locator("#download").is_disabled()
+        assert visit.trouble == []
+    labels = pd.read_csv(tmp_path / "labels.csv")
+    assert labels.columns.tolist() == ["name", "label"]
+    assert labels["label"].value_counts().to_dict() == {"d": 10, 'E, "so called"': 11}
+    done = invoke("absorb", run, tmp_path / "labels.csv", "--out", tmp_path / "second")
+    assert done.exit_code == 0, done.output
+    predicted = pd.read_parquet(tmp_path / "second" / "predictions.parquet")["predicted"]
+    assert (predicted.to_numpy() == np.where(TRUTH == "e", 'E, "so called"', TRUTH)).mean() > 0.95
+
+
+def test_hostile_names_and_rows_of_the_review_page_run_nothing(browser, table, tmp_path):
+    rows = table.target_rows.astype(object)
+    for j, column in enumerate(rows.columns):
+        rows[column] = [HOSTILE[(i + j) % len(HOSTILE)] for i in range(len(rows))]
+    hostile = replace(
+        table,
+        target_rows=rows,
+        source_rows=rows,
+        classes=(*HOSTILE[: len(table.classes) - 1], "<b>novel</b>"),
+    )
+    asked = [Suggestion(row, 0, HOSTILE[row]) for row in range(len(HOSTILE))]
+    path = tmp_path / "review.html"
+    path.write_text(render_review(hostile, asked, run=HOSTILE[6]), encoding="utf-8")
+    with Visit(browser, path) as visit:
+        page = visit.page
+        boxes = page.locator(".ask input[type=text]")
+        for i in range(min(boxes.count(), 12)):
+            boxes.nth(i).fill(HOSTILE[i % len(HOSTILE)])
+        page.reload()
+        for button in page.locator("#list button:visible, #list summary").all()[:12]:
+            if button.is_enabled():
+                button.click()
+                break
+        assert page.locator("script").count() == 2
+        assert page.locator("iframe, form, object, embed, math, main a").count() == 0
+        assert "<script>alert(1)</script>" in page.locator("body").inner_text()
+        assert visit.trouble == []

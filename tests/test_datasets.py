@@ -89,7 +89,7 @@ class TestRegistry:
             "digits letter penbased satimage drybean mnist usps avila shuttle covtype newsgroups "
             "newsgroups-bare cifar10 cifar100 entity30 tabula-muris dermnet breakhis breakhis400x utkface "
             "zeisel citeseq pbmc3k worm newsgroups-minilm newsgroups-bare-minilm breakhis400x-effnet "
-            "cifar10-effnet"
+            "cifar10-effnet cifar100-effnet utkface-effnet"
         )
         assert set(DATASETS) == set(wanted.split())
         assert all(name == dataset.name for name, dataset in DATASETS.items())

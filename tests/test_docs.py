@@ -20,6 +20,8 @@ sys.path.insert(0, str(DOCS))
 import gallery  # noqa: E402
 from benchmark_results import results_page  # noqa: E402
 from commands import walk  # noqa: E402
+from paper_claims import Finding, reproduction_page  # noqa: E402
+from run_blocks import with_printed  # noqa: E402
 
 # Made when the documentation is built, of files that are checked here instead.
 GENERATED = {"gallery/index.md", "changelog.md", "security.md", "results/trust.svg"} | {
@@ -101,7 +103,7 @@ def test_every_public_module_has_its_reference():
 
     described = re.findall(r"^::: (\S+)", "".join(p.read_text() for p in DOCS.glob("api/*.md")), re.MULTILINE)
     modules = {f"osls.{name}" for name in osls.__all__ if name.islower() and not name.startswith("_")}
-    modules -= {"osls.adapt", "osls.load"}
+    modules -= {"osls.adapt", "osls.discover", "osls.load"}
     assert modules <= set(described)
 
 
@@ -145,11 +147,59 @@ def test_results_page_shows_whatever_is_there(tmp_path):
     (tmp_path / "toolbox.json").write_text('{"shift: joint": {"acc_all": {"mean": 0.9, "worst": 0.8}}}')
     (tmp_path / "other.json").write_text('{"a": [1, {"b": 2}]}')
     page = results_page(tmp_path)
-    assert page.index("## Random problems") < page.index("## Which parts") < page.index("## other")
+    assert page.index("## Random problems") < page.index("## other")
     assert "| 0.25 | 0.9512 |" in page
-    assert "| shift: joint | 0.9 (0.8) |" in page
+    assert "| shift: joint | 0.9 (0.8) |" in results_page(tmp_path, "theory")
     assert "Nothing to show yet" in page
     assert "±" in page or "| pulse" in page
+
+
+def test_what_blocks_print_is_put_into_the_page():
+    page = "```sh\necho a\n```\n\n<!-- printed -->\n```text\nold\n```\nEnd.\n"
+    written = with_printed(page, ["a\n\nb\n"])
+    assert written == page.replace("old", "a")
+    assert with_printed(written, ["a\n"]) == written
+    # The tutorial shows what its commands printed.
+    tutorial = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    shown = re.findall(r"<!-- printed -->\n```text\n(.*?)^```", tutorial, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 4
+    assert all(shown)
+
+
+def test_every_result_is_shown_once():
+    folder = ROOT / "benchmarks" / "results"
+    pages = [results_page(folder, part) for part in ("studies", "trust", "speed", "theory")]
+    titles = [title for page in pages for title in re.findall(r"^## (.*)$", page, re.MULTILINE)]
+    assert len(titles) == len(set(titles))
+    names = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"}
+    # The table of trust.json is on the page of the method.
+    assert len(titles) == len(names) - 1
+
+
+def claims_in(page: str) -> list[list[str]]:
+    """The lines of the tables of a page, without their headings."""
+    lines = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| ---")]
+    return [cells for line in lines if (cells := line[2:-2].split(" | "))[0] != "claim"]
+
+
+def test_the_paper_page_has_no_empty_line_and_names_commands_that_exist(tmp_path):
+    shown, empty = (reproduction_page(place) for place in (ROOT / "benchmarks" / "results", tmp_path))
+    for cells in claims_in(shown) + claims_in(empty):
+        assert len(cells) == 5, cells
+        assert cells[0]
+        assert cells[1]
+        if cells[1] == "not run at this commit":
+            files = re.findall(r"benchmarks/\S+\.(?:yml|py)", cells[4])
+            assert len(files) == 1
+            assert (ROOT / files[0]).is_file()
+    assert all(cells[1] == "not run at this commit" for cells in claims_in(empty))
+    assert shown.count("\n## ") == empty.count("\n## ") >= 12
+
+
+def test_a_claim_is_said_to_hold_or_not():
+    assert Finding("c", "1", holds=True).cells()[3] == "holds"
+    assert Finding("c", "1", holds=False).cells()[3] == "**does not hold**"
+    assert Finding("c", "1", holds="only PULSE").cells()[3] == "only PULSE"
 
 
 def test_docstrings_become_markdown():

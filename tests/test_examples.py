@@ -47,3 +47,19 @@ def test_table_example_finds_what_has_no_label(tmp_path, monkeypatch):
     # 106 large malignant tumours among 325 new rows.
     assert novel["interval"][0] <= 106 / 325 <= novel["interval"][1]
     assert Path("run-table/report.html").exists()
+
+
+def test_the_notebook_was_executed_and_shows_answers():
+    notebook = json.loads((ROOT / "examples" / "tour.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    shown = ["".join(output["data"].get("text/html", "")) for output in outputs if "data" in output]
+    # The model and the answer show themselves, and rich asks for no widgets.
+    assert sum("osls-answer" in html for html in shown) == 2
+    printed = "".join("".join(output.get("text", "")) for output in outputs)
+    assert "PULSE: step 1 of" in printed
+    assert "ipywidgets" not in printed
+    for cell in cells:
+        compile("".join(cell["source"]), "tour.ipynb", "exec")

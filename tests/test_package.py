@@ -18,7 +18,7 @@ from osls.app.report.page import render_page, write_atomically
 def test_public_names_resolve():
     modules = ["baselines", "datasets", "identifiability", "inference", "metrics", "mixture", "monitor"]
     modules += ["pu", "shift", "streaming", "testing", "theory"]
-    assert sorted(osls.__all__) == sorted(["PULSE", "__version__", "adapt", "load", *modules])
+    assert sorted(osls.__all__) == sorted(["PULSE", "__version__", "adapt", "discover", "load", *modules])
     for name in osls.__all__:
         assert getattr(osls, name) is not None
     assert dir(osls) == sorted(osls.__all__)

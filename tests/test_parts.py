@@ -315,7 +315,13 @@ class TestLearners:
             def __init__(self, proba):
                 self.proba = proba
 
-            def cross_fit(self, y, weight, fold, n_classes, seed):
+            def parts(self, task):
+                return []
+
+            def n_parts(self, task):
+                return 0
+
+            def assemble(self, task, results):
                 return FoldModels(self.proba, Constant((0.5, 0.5)))
 
         good, bad = np.eye(2)[self.y] * 0.9 + 0.05, np.full((40, 2), 0.5)

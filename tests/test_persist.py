@@ -136,8 +136,9 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
 def same(first, second) -> None:
     """Assert that two objects are equal to the bit, types and private parts included."""
     if hasattr(first, "__dict__") and not hasattr(first, "__qualname__"):
-        parts = set(vars(first)) - {"owner"}
-        assert parts == set(vars(second)) - {"owner"}
+        left_out = {"owner", *getattr(first, "unsaved", ())}
+        parts = set(vars(first)) - left_out
+        assert parts == set(vars(second)) - left_out
         for name in parts:
             same_type(vars(first)[name], vars(second)[name])
     else:

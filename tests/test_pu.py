@@ -23,7 +23,7 @@ from conftest import blobs
 from osls.mixture import BBE
 from osls.pu import PUClassifier, losses, pu_auc, unbiased_risk
 from osls.pu.classifier import correct_domain_score
-from osls.pu.cvir import PUProblem, _possible_best
+from osls.pu.cvir import PUProblem, _Alternation, _Converged, _possible_best, _Validated
 from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
 from osls.training.learners import NetworkLearner
 from osls.training.trainer import Schedule
@@ -87,6 +87,26 @@ class TestLosses:
             each = [loss(p, u, 0.4) for p, u in zip(positive, unlabeled, strict=True)]
             torch.testing.assert_close(loss(positive, unlabeled, 0.4), torch.stack(each))
 
+    def test_objectives_by_name(self):
+        """Positive logit 1; unlabelled 1 and -3, of which CVIR with alpha = .5 keeps the second."""
+        positive, unlabeled = torch.tensor([1.0]), torch.tensor([1.0, -3.0])
+
+        def loss(name):
+            return losses.OBJECTIVES[name].on_batch(positive, unlabeled, 0.5).item()
+
+        def soft(z):
+            return np.log1p(np.exp(z))
+
+        def sigmoid(z):
+            return 1 / (1 + np.exp(-z))
+
+        assert loss("cvir") == pytest.approx(soft(-1) + soft(-3))
+        assert loss("pvu") == pytest.approx(soft(-1) + (soft(1) + soft(-3)) / 2)
+        assert loss("cvir-penalty") == pytest.approx(soft(-1) / 2 + soft(-3) / 2 + soft(-1))
+        assert loss("upu") == pytest.approx(soft(-1) / 2 + (soft(1) + soft(-3)) / 2 - soft(1) / 2)
+        rest = (sigmoid(1) + sigmoid(-3)) / 2 - sigmoid(1) / 2
+        assert loss("upu-sigmoid") == loss("nnpu-sigmoid") == pytest.approx(sigmoid(-1) / 2 + rest)
+
     def test_keep_lowest(self):
         z = torch.tensor([3.0, -1.0, 2.0, 0.0])
         assert sorted(losses.keep_lowest(z, 0.5).tolist()) == [-1.0, 0.0]
@@ -141,6 +161,53 @@ class TestSelection:
             unbiased_risk([1.0], [0.0], 0.5, loss="hinge")
         with pytest.raises(ValueError, match="unlabeled_scores is empty"):
             pu_auc([1.0], [], 0.5)
+
+
+class TestAlgorithm3:
+    @pytest.fixture
+    def training(self):
+        """Six source rows of two classes and four target rows; two and one of them are held out."""
+        rows = np.zeros((10, 1))
+        learner = NetworkLearner(rows, factory=None, schedule=Schedule(8, 4), device=torch.device("cpu"))
+        problem = PUProblem(np.array([0, 0, 0, 1, 1, 1]), np.array([3.0, 3, 3, 1, 1, 1]), 4)
+        held_out = np.isin(np.arange(10), [0, 3, 9])
+        return _Alternation(
+            learner,
+            problem,
+            held_out,
+            BBE(),
+            losses.OBJECTIVES["cvir"],
+            torch.Generator(),
+            lambda *_: None,
+            None,
+        )
+
+    def scored(self, alpha: float) -> _Validated:
+        return _Validated(
+            np.array([-1.0, 1.0]), np.array([2.0, -1.0, 0.5, 0.0]), np.empty(0), np.empty(0), alpha
+        )
+
+    def test_line_12_weighs_the_held_out_source(self, training):
+        """The held-out row of class 0, weight 3, is wrong, that of class 1, weight 1, is right: 3/4. Of the
+        kept rows 6 and 7 (logits 2 and -1) one is taken for known: 1/2."""
+        assert training.error(self.scored(0.5), np.array([6, 7])) == pytest.approx(3 / 4 + 1 / 2)
+
+    @pytest.mark.parametrize(("alpha", "kept"), [(0.0, [6, 7, 8]), (1 / 3, [7, 8]), (2 / 3, [7]), (1.0, [7])])
+    def test_lines_15_and_16_keep_the_lowest_of_the_training_rows(self, training, alpha, kept):
+        """Row 9 is held out; with alpha = 1 one row is kept all the same."""
+        assert training.keep(self.scored(alpha)).tolist() == kept
+
+    def test_the_error_has_converged_when_it_hardly_moved_for_long_enough(self):
+        converged = _Converged(tolerance=0.1, patience=2)
+        assert [converged(e) for e in (0.9, 0.5, 0.45, 0.3, 0.25, 0.2)] == [False] * 5 + [True]
+
+    def test_a_network_takes_the_steps_of_its_schedule_and_no_more(self, training):
+        """Three training rows of the target, four of the source, batches of four: an epoch is one step."""
+        taken = 0
+        while training.has_another_epoch:
+            training.train_epoch(np.array([7]), 0.5)
+            taken += 1
+        assert taken == 8
 
 
 class TestWarmStart:

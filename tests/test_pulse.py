@@ -18,7 +18,7 @@ from conftest import FOREST, blobs
 from osls import PULSE
 from osls.datasets import simulate_osls
 from osls.metrics import accuracy, mix_error
-from osls.mixture import BBE, DEDPUL
+from osls.mixture import BBE, DEDPUL, ElkanNoto, Regroup, Subsample
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
@@ -70,9 +70,78 @@ def test_paper_recipe_on_easy_data():
     assert abs(model.novel_prevalence_ - problem.target_marginal[-1]) < 0.1
     assert np.mean(model.target_labels_ == problem.y_target) > 0.9
     steps = list(dict.fromkeys(entry["step"] for entry in model.history_))
-    assert steps[:3] == ["source classifier", "epoch", "warm start"]
+    assert steps[:4] == ["source classifier", "label shift", "epoch", "warm start"]
     kept = [record["kept"] for record in model.history_ if record["step"] == "cvir"]
     assert min(kept) >= 1
+
+
+@pytest.fixture(scope="module")
+def blob_problem():
+    """Rows enough for one split, and a known mix that changed."""
+    shares = {"source_marginal": [0.5, 0.3, 0.2], "target_marginal": [0.2, 0.3, 0.25, 0.25]}
+    return simulate_osls(*blobs(sizes=(300, 300, 300, 200)), novel=[3], **shares, random_state=0)
+
+
+@pytest.mark.parametrize("mixture", [DEDPUL(), ElkanNoto(), Regroup(), Subsample()], ids=repr)
+@pytest.mark.parametrize("recipe", ["paper", "fine-tune", "cross-fit"])
+def test_every_mixture_estimator_works_in_every_recipe(blob_problem, recipe, mixture):
+    models = {"source_classifier": FOREST, "discriminator": FOREST} if recipe == "cross-fit" else {}
+    model = PULSE(
+        recipe=recipe, shift="bbe", mixture=mixture, max_steps=100, rounds=1, n_bootstrap=2, **models
+    )
+    model.set_params(random_state=0).fit(**blob_problem.training_data())
+    assert model.target_marginal_.sum() == pytest.approx(1)
+    assert accuracy(blob_problem.y_target, model.target_labels_, -1).all > 0.7
+
+
+def test_the_mixture_estimator_serves_the_label_shift_too(blob_problem):
+    """Step 3 of the paper's "alternative" is class by class with DEDPUL, not BBE."""
+
+    class Half(BBE):
+        def _fit(self, positive, unlabeled):
+            self.alpha_ = 0.5
+
+    model = PULSE(recipe="paper", mixture=Half(), max_steps=20, n_bootstrap=2, random_state=0)
+    model.fit(**blob_problem.training_data())
+    (record,) = [record for record in model.history_ if record["step"] == "label shift"]
+    assert record["shares"] == [0.5] * 3
+    np.testing.assert_allclose(record["marginal"], [1 / 3] * 3)
+    np.testing.assert_allclose(model.target_marginal_, [1 / 6] * 3 + [0.5])
+
+
+@pytest.mark.parametrize("objective", ["nnpu", "upu", "nnpu-sigmoid", "cvir-penalty"])
+def test_other_objectives_in_the_paper_recipe(blob_problem, objective):
+    model = PULSE(recipe="paper", objective=objective, max_steps=300, n_bootstrap=2, random_state=0)
+    model.fit(**blob_problem.training_data())
+    assert accuracy(blob_problem.y_target, model.target_labels_, -1).all > 0.85
+
+
+def test_the_objective_of_the_paper_recipe_is_trained_after_the_warm_start(blob_problem):
+    """uPU's loss goes below zero on its training rows; no other loss here can."""
+    model = PULSE(recipe="paper", objective="upu", max_steps=300, n_bootstrap=2, random_state=0)
+    model.fit(**blob_problem.training_data())
+    assert min(record["loss"] for record in model.history_ if record["step"] == "cvir") < 0
+
+
+def test_separability_in_the_paper_recipe_trains_the_discriminator_again(blob_problem):
+    model = PULSE(recipe="paper", shift="separability", max_steps=200, n_bootstrap=2, random_state=0)
+    model.fit(**blob_problem.training_data())
+    steps = [record["step"] for record in model.history_]
+    assert steps.count("warm start") == steps.count("label shift") > 1
+    known = blob_problem.target_marginal[:-1] / blob_problem.target_marginal[:-1].sum()
+    np.testing.assert_allclose(
+        model.target_marginal_[:-1] / model.target_marginal_[:-1].sum(), known, atol=0.1
+    )
+    last = [record["marginal"] for record in model.history_ if record["step"] == "label shift"][-1]
+    np.testing.assert_allclose(
+        model.importance_weights_, last / np.bincount(blob_problem.y_source) * len(blob_problem.y_source)
+    )
+
+
+def test_separability_with_one_known_class():
+    p = simulate_osls(*blobs(0), novel=[1, 2, 3], random_state=0)
+    model = PULSE(recipe="paper", shift="separability", max_steps=60, n_bootstrap=2, random_state=0)
+    assert model.fit(**p.training_data()).target_marginal_.sum() == pytest.approx(1)
 
 
 def test_nothing_new_is_said_to_be_nothing():
@@ -207,7 +276,7 @@ def test_network_of_the_users_own(problem, recipe):
         source_classifier=small_network,
         discriminator=small_network,
         n_folds=2,
-        max_steps=300,
+        max_steps=600 if recipe == "paper" else 300,
         random_state=0,
     ).fit(**problem.training_data())
     assert np.mean(model.target_labels_ == problem.y_target) > 0.85
@@ -317,7 +386,8 @@ def test_shift_methods_agree_on_separable_data(problem, shift):
         ({"recipe": "fine-tune", "shift": "joint"}, ValueError, "shift='separability' or shift='bbe'"),
         ({"objective": "nnPU"}, ValueError, "objective must be .* got 'nnPU'. Did you mean 'nnpu'"),
         ({"objective": "nnpu"}, ValueError, "needs a network"),
-        ({"objective": "nnpu", "recipe": "paper"}, ValueError, "objective='cvir'"),
+        ({"objective": "nnpu", "recipe": "fine-tune"}, ValueError, "objective='cvir'"),
+        ({"patience": 0}, ValueError, "patience must be at least 1 or None"),
         ({"n_folds": 1}, ValueError, "n_folds must be at least 2"),
         ({"rounds": 0}, ValueError, "rounds must be at least 1"),
         ({"max_steps": 0}, ValueError, "max_steps must be"),

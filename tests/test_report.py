@@ -18,10 +18,13 @@ from PIL import Image
 from answers import checks, image_answer, table_answer, text_answer, text_corpus
 from osls.app.report.adaptation import Truth, describe_checks, describe_verdict, draw_curves, render_report
 from osls.app.report.charts import Curve, ShareRow, axis_end, curve_chart, share_chart
-from osls.app.report.groups import cluster, examples, find_groups, most_novel, thumbnail_uri
+from osls.app.report.groups import examples, find_groups, most_novel, thumbnail_uri
 from osls.app.report.traits import telling_words, text_column, traits_of
 from osls.app.report.wording import headline, history_words, number, percent, percent_range, shown
 from osls.inference.diagnostics import Check, Diagnostics
+from osls.inference.discovery import Discovery
+
+NO_GROUPS = Discovery((), np.empty(0, dtype=np.int64), np.empty((0, 0)))
 
 
 @pytest.fixture(scope="module")
@@ -186,22 +189,11 @@ def test_every_step_of_a_fit_has_a_sentence(table):
 # -- Groups -------------------------------------------------------------------------------------------
 
 
-def test_the_number_of_groups_is_chosen_by_the_data():
-    rng = np.random.default_rng(0)
-    centres = np.array([[0, 0, 0], [9, 0, 0], [0, 9, 0]])
-    rows = np.concatenate([rng.normal(size=(n, 3)) + c for n, c in zip((60, 90, 40), centres, strict=True)])
-    found = cluster(rows, spherical=False)
-    assert np.bincount(found.labels).tolist() == [90, 60, 40]
-    assert cluster(rng.normal(size=(200, 6)), spherical=False).labels.max() == 0
-    assert cluster(rows[:5], spherical=False).labels.tolist() == [0] * 5
-    assert cluster(np.ones((50, 2)), spherical=True).labels.max() == 0
-
-
-def test_groups_do_not_depend_on_the_kind_of_matrix_and_repeat(text):
-    one = find_groups(text, seed=3)
-    again = find_groups(replace(text, features_target=text.features_target.toarray()), seed=3)
-    assert [g.rows.tolist() for g in one] == [g.rows.tolist() for g in find_groups(text, seed=3)]
-    assert {frozenset(g.rows.tolist()) for g in one} == {frozenset(g.rows.tolist()) for g in again}
+def test_groups_are_those_of_the_model(text):
+    groups, found = find_groups(text), text.model.discover().groups
+    assert [g.rows.tolist() for g in groups] == [g.rows.tolist() for g in found]
+    assert [(g.share, g.interval) for g in groups] == [(g.share, g.interval) for g in found]
+    assert sum(g.share for g in groups) == pytest.approx(text.model.novel_prevalence_)
 
 
 def test_novel_texts_fall_into_groups_with_words_a_person_recognises(text):
@@ -410,7 +402,7 @@ def test_a_table_report_is_one_whole_page(table):
     html = render_report(table)
     page = check_page(html)
     assert re.search(r"<title>[^<]*labels do not cover; [^<]*\.</title>", html)
-    assert len([a for a in page.all("svg") if a.get("class") == "chart"]) == 5
+    assert len([a for a in page.all("svg") if a.get("class") == "chart"]) == 11  # five of columns
     text = " ".join(page.texts.values())
     for words in (
         "osls adapt --source labelled.csv",
@@ -480,7 +472,13 @@ def test_a_report_without_novelty_or_diagnostics(table):
     proba = table.predictions.assign(predicted="1", novel=0.0)
     share = np.append(table.source_share[:-1], 0.0)
     answer = replace(
-        table, predictions=proba, target_share=share, novelty_pvalue=None, diagnostics=None, warnings=()
+        table,
+        predictions=proba,
+        target_share=share,
+        novelty_pvalue=None,
+        diagnostics=None,
+        warnings=(),
+        groups=NO_GROUPS,
     )
     html = render_report(answer)
     check_page(html)
@@ -506,6 +504,7 @@ def test_many_classes_one_class_and_few_rows(table):
         ),
         target_rows=table.target_rows[:m].assign(odd=[np.inf, np.nan, *range(10)], when=pd.NaT),
         features_target=table.features_target[:m],
+        groups=NO_GROUPS,
     )
     page = check_page(render_report(many))
     assert "All 121 classes as a table" in page.texts["summary"]

@@ -23,7 +23,7 @@ from conftest import FOREST, wait_until
 from osls.app.cli import app
 from osls.app.files import InputError
 from osls.app.predict import load_adapted
-from osls.app.serve import Limits, make_app
+from osls.app.serve import Limits, make_app, use_one_thread
 
 FEW = {"source_classifier": FOREST, "discriminator": FOREST, "n_folds": 3, "rounds": 1, "n_bootstrap": 10}
 
@@ -147,7 +147,7 @@ def test_forests_answer_in_the_thread_that_asks(run_folder):
     models = adapted.adapter._predictor.classifier.predictor.models
     for model in models:
         model.set_params(n_jobs=-1)
-    make_app(adapted, Limits())
+    use_one_thread(adapted.adapter._predictor)
     assert [model.n_jobs for model in models] == [1] * len(models)
 
 

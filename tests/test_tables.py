@@ -95,6 +95,7 @@ class TestColumns:
             ([None] * 30, NUMBERS, "no value in one of the two"),
             (NUMBERS, [n + 100 for n in NUMBERS], "like an id"),
             ([f"u{n}" for n in NUMBERS], [f"v{n}" for n in NUMBERS], "like an id"),
+            ([f"u{n}" for n in NUMBERS], [f"u{n}" for n in NUMBERS], "like an id"),
             (
                 pd.date_range("2020-01-01", periods=30),
                 pd.date_range("2021-01-01", periods=30),
@@ -275,13 +276,10 @@ def test_pictures_are_checked():
         PictureEncoder().check(pd.DataFrame({"age": [1]}), Place("later.csv"))
 
 
-@pytest.mark.parametrize(
-    ("X", "model", "steps"), [(sparse.eye(3), "linear", None), (np.zeros((2, 3, 4, 4)), "convnet", 300)]
-)
-def test_fast_models_suit_the_rows(X, model, steps):
-    made = make_adapter(AdaptOptions(fast=True), X, 3)
-    assert (made.source_classifier, made.discriminator) == (model, model)
-    assert (made.max_steps, made.n_folds) == (steps, 3)
+def test_the_effort_reaches_the_model():
+    assert make_adapter(AdaptOptions(effort="quick")).effort == "quick"
+    with pytest.raises(ValueError, match="effort must be 'balanced', 'quick' or 'best'; got 'fast'"):
+        AdaptOptions(effort="fast")
 
 
 def test_of_warnings_the_models_own_are_kept_and_those_of_others_passed_on():
@@ -295,3 +293,38 @@ def test_of_warnings_the_models_own_are_kept_and_those_of_others_passed_on():
     with pytest.warns(RuntimeWarning, match="overflow") as caught:
         assert fit_quietly(Model(), None, None, None) == ["few rows"]
     assert len(caught) == 1
+
+
+class TestRecords:
+    """Rows as a server gets them, without a table in between."""
+
+    source = pd.DataFrame({"age": [1.0, None, 3.0, 7.0] * 8, "ward": ["a", "b", None, "a"] * 8})
+
+    def test_the_features_are_those_of_a_table(self):
+        encoder = TableEncoder().fit(self.source, self.source)
+        rows = [{"age": 2, "ward": "b"}, {"age": None, "ward": None}, {"age": True, "ward": "never seen"}, {}]
+        table = pd.DataFrame(rows)
+        np.testing.assert_array_equal(encoder.transform_records(rows), encoder.transform(table))
+
+    @pytest.mark.parametrize(
+        "row",
+        [
+            {"age": "2", "ward": "a"},
+            {"age": 2, "ward": " a"},
+            {"age": 2, "ward": ""},
+            {"age": 2, "ward": 3},
+            {"age": 10**400, "ward": "a"},
+            {"age": float("inf"), "ward": "a"},
+            {"age": [1], "ward": "a"},
+        ],
+        ids=["number as text", "blank", "empty", "number as word", "huge", "infinite", "list"],
+    )
+    def test_anything_unusual_is_left_to_the_table(self, row):
+        assert TableEncoder().fit(self.source, self.source).transform_records([row]) is None
+
+    def test_texts_and_dates_need_the_table(self):
+        day = self.source.assign(day=pd.date_range("2024-01-01", periods=32))
+        assert (
+            TableEncoder().fit(day, day).transform_records([{"age": 1, "ward": "a", "day": "2024-01-03"}])
+            is None
+        )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +12,10 @@ from hypothesis import strategies as st
 
 from osls.mixture import BBE
 from osls.theory import bbe_interval, dkw_radius, theorem1_bound, theorem3_bound
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import theorem2
 
 SIZE = 10**6
 
@@ -177,3 +184,20 @@ class TestInterval:
     def test_bad_input(self, arguments, options, message):
         with pytest.raises(ValueError, match=message):
             bbe_interval(*arguments, **options)
+
+
+class TestTheorem2:
+    """CVIR in (almost) population, as printed: cold starts, steps of 1/2, alpha known."""
+
+    @pytest.mark.parametrize("alpha", [0.3, 0.5, 0.7])
+    @pytest.mark.parametrize("angle", [20.0, 80.0])
+    def test_the_loss_never_rises_and_the_separator_is_found(self, alpha, angle):
+        row = theorem2.run_as_printed(alpha, angle, rows=8000, steps=800)
+        assert row["first_loss"] < np.log(2)
+        assert row["monotone"]
+        assert row["last_loss"] < 0.5 * row["first_loss"]
+        assert row["cosine"] > 0.99
+
+    def test_a_step_that_is_far_too_long_is_no_descent(self):
+        """What eta <= 1/2 is for: the check can fail."""
+        assert not theorem2.run_as_printed(0.5, 80.0, rows=2000, steps=50, rate=500.0)["monotone"]

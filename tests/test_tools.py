@@ -141,3 +141,9 @@ def test_an_audit_without_an_answer_is_no_success(monkeypatch, capsys):
     answering(monkeypatch, "", "Traceback\nno route to host")
     assert audit.main() == 3
     assert capsys.readouterr().out == "Could not ask about any package: no route to host\n"
+
+
+def test_an_audit_that_could_ask_about_nothing_is_no_success_either(monkeypatch, capsys):
+    answering(monkeypatch, json.dumps({"dependencies": [{"name": "torch", "skip_reason": "not found"}]}))
+    assert audit.main() == 3
+    assert "0 packages asked about" in capsys.readouterr().out

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from joblib import parallel_config
 from scipy import sparse
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import ExtraTreesClassifier
@@ -13,13 +16,22 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import nn
 
+from osls.base import Combined
 from osls.baselines.domain_discriminator import DomainRejection, rescale
 from osls.baselines.kpu import Heads
 from osls.baselines.open_set_em import KnownScore, Reweighted, confidence, open_set_em
 from osls.baselines.source_only import NeverNovel
-from osls.pulse import Combined
 from osls.training.choose import as_fitted, choose_learner, choose_network, is_network
-from osls.training.learners import Blend, NetworkLearner, SklearnLearner
+from osls.training.effort import EFFORTS, Effort
+from osls.training.learners import (
+    Blend,
+    FoldModels,
+    FoldTask,
+    NetworkLearner,
+    SklearnLearner,
+    cross_fit_all,
+)
+from osls.training.packed import PackedForest, pack
 from osls.training.predictors import Blended, Constant, Encoder, Networks, Offsets, SklearnModels, Tempered
 from osls.training.trainer import Schedule, Trainer, seeded, undisturbed
 
@@ -161,6 +173,39 @@ class TestWhatModelsSee:
         assert np.abs(Encoder(X[:, :3])(X[:, :3])[:, 0]).max() > 1
 
 
+class TestStopping:
+    """The paper's rule: train until the accuracy on held-out source rows ceases to increase."""
+
+    def epochs(self, patience: int | None) -> tuple[int, FoldModels]:
+        """Epochs of one step each that a network takes to learn the sign of a column; at most 400."""
+        X = np.random.default_rng(0).normal(size=(200, 2))
+        learner = choose_network("mlp", X, max_steps=400, device="cpu", patience=patience)
+        learner.schedule = replace(learner.schedule, batch_size=160)
+        seen = []
+        learner.on_epoch = lambda networks, fold: seen.append(fold)
+        fold = np.where(np.arange(200) % 5 == 0, 0, -1)
+        models = learner.cross_fit((X[:, 0] > 0).astype(int), np.ones(200), fold, 2, seed=0)
+        return len(seen), models
+
+    def test_it_stops_early_and_has_learnt(self):
+        taken, models = self.epochs(patience=10)
+        assert 10 < taken < 200
+        assert models.scores.shape == (200, 2)
+
+    def test_without_it_all_steps_are_taken(self):
+        assert self.epochs(patience=None)[0] == 400
+
+    def test_accuracy_is_by_weight_and_of_rows_that_were_held_out(self):
+        """Rows 0 and 1 are held out, of weight 3 and 1; the network says class 0, which is right of row 0."""
+        learner = network("mlp", X=np.zeros((4, 2)))
+        nets = learner.new_networks(1, 2)
+        for parameter in nets.parameters():
+            nn.init.zeros_(parameter)
+        y, weight, fold = np.array([0, 1, 1, 1]), np.array([3.0, 1, 1, 1]), np.array([0, 0, -1, -1])
+        task = FoldTask(y, weight, fold, 2, seed=0)
+        assert learner._held_out_accuracy(learner.predictor(nets, 1), task) == 0.75
+
+
 class TestSchedule:
     @pytest.mark.parametrize(
         ("steps", "length", "ends"), [(10, 4, [4, 8, 10]), (8, 4, [4, 8]), (3, 5, [3]), (1, 1, [1])]
@@ -235,10 +280,16 @@ class TestPredictors:
         np.testing.assert_allclose(combined.predict_proba(self.X), [[0.2, 0.8, 0.0]])
 
     def test_domain_rejection_by_hand(self):
-        """f = .2 with alpha = .5 and odds 2: .5 * 2 * .2 / .8 = .25 known."""
+        """f = .2 with alpha = .5 and odds 2: .5 * 2 * .2 / .8 = .25 known, against .75 for the best class."""
         assert rescale(np.array([0.2]), 0.5, 2.0)[0] == pytest.approx(0.25)
         rejection = DomainRejection(self.proba(0.4, 0.6), self.proba(0.8, 0.2), 0.5, 2.0)
-        np.testing.assert_allclose(rejection.predict_proba(self.X), [[0.1, 0.15, 0.75]])
+        np.testing.assert_allclose(rejection.predict_proba(self.X), [[2 / 14, 3 / 14, 9 / 14]])
+
+    def test_domain_rejection_rejects_first_and_then_asks_the_classifier(self):
+        """P(known) = .6 in three parts: of the product "novel" is the largest, but .6 is not rejected."""
+        rejection = DomainRejection(self.proba(0.4, 0.3, 0.3), self.proba(0.625, 0.375), 1.0, 1.0)
+        assert rescale(np.array([0.375]), 1.0, 1.0)[0] == pytest.approx(0.6)
+        assert rejection.predict_proba(self.X).argmax(axis=1).tolist() == [0]
 
     def test_reweighted_by_hand(self):
         """Half known; known classes weigh 2, the novel one 1: .5 * 2 / (.5 * 2 + .5 * 1) = 2/3 known."""
@@ -287,3 +338,123 @@ class TestPredictors:
         proba = Heads(networks, closed).predict_proba(np.array([[3.0, -3.0], [-3.0, -2.0]]))
         assert proba.argmax(axis=1).tolist() == [0, 1 if closed else 2]
         np.testing.assert_allclose(proba.sum(axis=1), 1)
+
+
+# -- Less work for the same answer ----------------------------------------------------------------------
+
+
+class TestEffort:
+    @pytest.mark.parametrize(("rows", "folds"), [(1_000, 5), (200_000, 3), (1_000_000, 2)])
+    def test_many_rows_need_fewer_folds(self, rows, folds):
+        assert Effort().folds_for(rows) == folds
+        assert EFFORTS["quick"].folds_for(rows) == min(folds, 3)
+
+    def test_quick_has_no_networks_for_tables(self):
+        assert isinstance(choose("auto", effort=EFFORTS["quick"]), SklearnLearner)
+        assert choose("auto", effort=EFFORTS["quick"]).estimator.n_estimators == 50
+        assert isinstance(choose("auto", WORDS, effort=EFFORTS["quick"]).estimator, LogisticRegression)
+        quick = choose_learner(
+            "auto", IMAGES, max_steps=None, device="cpu", n_jobs=None, effort=EFFORTS["quick"]
+        )
+        assert quick.schedule.steps == 300
+
+    def test_epochs_fall_with_the_square_root_of_the_rows(self):
+        # 8 epochs up to 6,400 rows, half as many with four times the rows, three at the least.
+        assert Schedule.short(6_400).steps == 8 * 6_400 // 128
+        assert Schedule.short(25_600).steps == 4 * 25_600 // 128
+        assert Schedule.short(1_280_000).steps == 3 * 1_280_000 // 128
+
+    def test_networks_that_go_on_take_a_third_of_the_steps_at_half_the_rate(self):
+        on = Schedule(300, 64, learning_rate=0.02).continued()
+        assert (on.steps, on.learning_rate) == (100, 0.01)
+
+
+class TestGoingOn:
+    y = np.arange(120) % 2
+    fold = np.arange(120) // 2 % 3
+
+    def test_networks_start_from_the_body_of_the_last_and_not_from_its_head(self):
+        learner = choose("mlp")
+        first = learner.cross_fit(np.arange(120) % 3, np.ones(120), self.fold, 3, seed=0)
+        task = FoldTask(self.y, np.ones(120), self.fold, 2, 1, start=first.predictor)
+        (part,) = learner.parts(task)
+        old = first.predictor.networks.state_dict()
+        new = next(each for each in part.arguments if isinstance(each, nn.Module)).state_dict()
+        same = [name for name in old if old[name].shape == new[name].shape]
+        assert same
+        assert len(same) < len(old)
+        assert all(torch.equal(old[name], new[name]) for name in same)
+
+    def test_models_that_are_not_kept_have_scored_their_fold(self):
+        kept, gone = (
+            cross_fit_all([(choose("trees"), FoldTask(self.y, np.ones(120), self.fold, 2, 0, keep=keep))])[0]
+            for keep in (True, False)
+        )
+        np.testing.assert_array_equal(kept.scores, gone.scores)
+        assert len(kept.predictor.models) == 3
+        assert len(gone.predictor.models) == 0
+
+    def test_ranking_takes_the_smaller_forest(self):
+        second = choose("auto").second
+        task = FoldTask(self.y, np.ones(120), self.fold, 2, 0)
+        assert second.parts(task)[0].arguments[4].n_estimators == EFFORTS["balanced"].blended_trees[0]
+        ranked = FoldTask(self.y, np.ones(120), self.fold, 2, 0, ranked=True)
+        assert second.parts(ranked)[0].arguments[4].n_estimators == EFFORTS["balanced"].blended_trees[1]
+
+    @pytest.mark.parametrize("backend", ["threading", "loky"])
+    def test_parts_on_other_workers_give_the_same_answer(self, backend):
+        learner = choose("auto")
+        task = FoldTask(self.y, np.ones(120), self.fold, 2, 0)
+        (here,) = cross_fit_all([(learner, task)])
+        with parallel_config(backend=backend, n_jobs=2):
+            (there,) = cross_fit_all([(learner, task)])
+        np.testing.assert_array_equal(here.scores, there.scores)
+        np.testing.assert_array_equal(
+            here.predictor.predict_proba(TABLE), there.predictor.predict_proba(TABLE)
+        )
+
+
+class TestPackedForests:
+    def test_by_hand(self):
+        # One split at 0.5: to the left 3 of 4 of the first class, to the right none.
+        forest = PackedForest(
+            roots=np.array([0]),
+            feature=np.array([0, 0, 0]),
+            threshold=np.array([0.5, 0.0, 0.0]),
+            children=np.array([[2, 1, 2], [1, 1, 2]]),
+            proba=np.array([[0.5, 0.5], [0.75, 0.25], [0.0, 1.0]]),
+            depth=1,
+        )
+        rows = np.array([[0.2], [0.5], [0.6]], dtype=np.float32)
+        np.testing.assert_array_equal(forest.predict_proba(rows), [[0.75, 0.25], [0.75, 0.25], [0.0, 1.0]])
+
+    def test_few_rows_get_the_answer_of_many(self):
+        y = np.digitize(TABLE[:, 0] + TABLE[:, 1], [-0.5, 0.5])
+        models = choose("trees").cross_fit(y, np.ones(120), np.arange(120) % 3, 3, seed=0).predictor
+        many = models.predict_proba(TABLE)
+        few = np.vstack([models.predict_proba(TABLE[i : i + 7]) for i in range(0, 120, 7)])
+        np.testing.assert_allclose(few, many, atol=1e-12)
+
+    def test_a_class_that_no_forest_has_seen_has_probability_zero(self):
+        y = np.arange(120) % 2 + 1
+        models = choose("trees").cross_fit(y, np.ones(120), np.arange(120) // 2 % 3, 4, seed=0).predictor
+        proba = models.predict_proba(TABLE[:5])
+        assert (proba[:, [0, 3]] == 0).all()
+        np.testing.assert_allclose(proba.sum(axis=1), 1)
+
+    def test_what_is_no_forest_is_not_packed(self):
+        y = np.arange(120) % 2
+        trees = ExtraTreesClassifier(3, random_state=0)
+        assert pack([]) is None
+        assert pack([LogisticRegression().fit(TABLE, y)]) is None
+        others = ExtraTreesClassifier(3, random_state=0).fit(TABLE, y + 1)
+        assert pack([trees.fit(TABLE, y), others]) is None
+        assert pack([trees]) is not None
+
+    def test_rows_with_missing_values_go_where_scikit_learn_sends_them(self):
+        X = TABLE.astype(np.float32)
+        X[::7, 1] = np.nan
+        y = (np.nan_to_num(X[:, 1], nan=2.0) > 0).astype(int)
+        models = SklearnModels([ExtraTreesClassifier(5, random_state=0).fit(X, y)], 2)
+        expected = models.models[0].predict_proba(X[:4])
+        np.testing.assert_allclose(models.of_encoded(X[:4]), expected)

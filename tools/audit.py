@@ -1,7 +1,8 @@
 """Ask for known vulnerabilities of all installed packages, and say which could not be asked about.
 
 pip-audit leaves out what its server does not know (builds of one's own, packages of another index) and ends
-without a table if the server does not answer. Here both are said, and the second is no success.
+without a table if the server does not answer. Here both are said, and it is no success
+if nothing could be asked about.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def main() -> int:
         print(f"Could not ask about any package: {reason}")
         return 3
     print("\n".join(report(packages)))
+    if all("skip_reason" in package for package in packages):
+        return 3
     return 1 if any(package.get("vulns") for package in packages) else 0
 
 

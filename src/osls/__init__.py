@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         theory,
     )
     from osls.app.adapt import adapt
+    from osls.inference.discovery import discover
     from osls.persist import load
     from osls.pulse import PULSE
 
@@ -31,6 +32,7 @@ __all__ = [
     "adapt",
     "baselines",
     "datasets",
+    "discover",
     "identifiability",
     "inference",
     "load",
@@ -44,7 +46,12 @@ __all__ = [
     "theory",
 ]
 
-_HOMES = {"PULSE": "osls.pulse", "adapt": "osls.app.adapt", "load": "osls.persist"}
+_HOMES = {
+    "PULSE": "osls.pulse",
+    "adapt": "osls.app.adapt",
+    "discover": "osls.inference.discovery",
+    "load": "osls.persist",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -16,12 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from osls._core.arrays import AnyArray, Floats, Ints, with_novel
 from osls._core.copies import copies_among
+from osls._core.notebook import ClassLine, mix_html
 from osls._core.parameters import Constraint, check_parameters
 from osls._core.progress import History
-from osls._core.validation import append_novel_label, check_rows, check_target
+from osls._core.saving import saveable
+from osls._core.validation import append_novel_label, apply_weight, check_rows, check_target
 from osls.inference.diagnostics import Diagnostics, TrustWarning, Verdict
+from osls.training.predictors import Predictor
 
-__all__ = ["Adaptation", "OpenSetAdapter", "Task", "combine", "combine_opinions"]
+__all__ = ["Adaptation", "Combined", "OpenSetAdapter", "Task", "combine", "combine_opinions"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Task:
     copy_of: Ints | None = None
     # What each step of the fit did; adapters append to it, and it becomes ``history_``.
     history: History = field(default_factory=list)
+    # How much each source row counts, 1 on average; None if all count the same.
+    weight: Floats | None = None
 
     @property
     def k(self) -> int:
@@ -46,7 +51,12 @@ class Task:
     @property
     def source_marginal(self) -> Floats:
         """p_s(y)."""
-        return np.bincount(self.y, minlength=self.k) / len(self.y)
+        return np.bincount(self.y, self.weight, minlength=self.k) / len(self.y)
+
+    @property
+    def row_weight(self) -> Floats:
+        """How much each source row counts."""
+        return np.ones(len(self.y)) if self.weight is None else self.weight
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,37 @@ def combine_opinions(proba: Floats, class_proba: Floats, importance: Floats) -> 
     return np.asarray(both / both.sum(axis=1, keepdims=True))
 
 
+@saveable
+@dataclass(frozen=True)
+class Combined:
+    """Step 6: a (k+1)-way classifier from the source classifier and the discriminator.
+
+    Attributes
+    ----------
+    classifier, discriminator : Predictor
+        A model of the known classes, and one of known against novel (fine-tuned: of all k + 1 classes).
+    importance : array of shape (k,)
+        Label shift weights.
+    prior_shift : array of shape (k + 1,), optional
+        Factors that correct a discriminator with k + 1 outputs for the class mix (fine-tuning).
+    """
+
+    classifier: Predictor
+    discriminator: Predictor
+    importance: Floats
+    prior_shift: Floats | None = None
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        return self.combine(self.discriminator.predict_proba(X), self.classifier.predict_proba(X))
+
+    def combine(self, discriminated: Floats, class_proba: Floats) -> Floats:
+        """Return probabilities of all k + 1 classes from the two models' answers."""
+        if self.prior_shift is None:
+            return combine(discriminated[:, 1], class_proba, self.importance)
+        # This discriminator has k + 1 outputs and was trained with half of the weight on the novel class.
+        return combine_opinions(discriminated * self.prior_shift, class_proba, self.importance)
+
+
 class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the adapters; a subclass writes :meth:`_adapt` and :meth:`_adapt_to_nothing`.
 
@@ -135,8 +176,13 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        return self._fit(X, y, X_target)
+
+    def _fit(self, X: Any, y: Any, X_target: Any, sample_weight: Any = None) -> Self:
+        """Validate, adapt, publish; a subclass whose ``fit`` takes weights passes them on."""
         check_parameters(self)
         X, y = check_rows(self, X, y, reset=True)
+        X, y, weight = apply_weight(X, y, sample_weight)
         known, encoded = np.unique(y, return_inverse=True)
         classes = append_novel_label(known, self.novel_label)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
@@ -146,17 +192,17 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "X_target was not given: nothing to adapt to, so the source mix is kept and no row is "
                 "called novel. Pass the unlabelled rows as fit(X, y, X_target=...).",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         target_rows = X[:0] if target is None else target
-        task = Task(X, encoded, target_rows, known, rng, copies_among(X, target_rows))
+        task = Task(X, encoded, target_rows, known, rng, copies_among(X, target_rows), weight=weight)
         adaptation = self._adapt(task) if target is not None else self._adapt_to_nothing(task)
         self._forget()
         self._publish(task, classes, adaptation)
         verdict = self._verdict()
         if verdict is not None and verdict.status == "do not trust":
             warnings.warn(
-                f"Do not trust this answer. {' '.join(verdict.reasons)}", TrustWarning, stacklevel=2
+                f"Do not trust this answer. {' '.join(verdict.reasons)}", TrustWarning, stacklevel=3
             )
         return self
 
@@ -168,6 +214,54 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __str__(self) -> str:
         verdict = self._verdict()
         return repr(self) if verdict is None else f"{self!r}\nVerdict: {verdict}"
+
+    def _html_repr(self) -> str:
+        """What notebooks show: the mix after a fit, before it the parameters as scikit-learn does."""
+        if not hasattr(self, "target_marginal_") or not len(self.target_labels_):
+            return str(super()._html_repr())
+        verdict = self._verdict()
+        return mix_html(
+            self._sentence(),
+            self._class_lines(),
+            level=float(getattr(self, "level", 0.95)),
+            verdict=None if verdict is None else verdict.status,
+            closing=f"{type(self).__name__}: predict(X) answers for more rows, save(path) keeps it.",
+            notes=() if verdict is None else verdict.reasons,
+        )
+
+    def _sentence(self) -> str:
+        verdict = self._verdict()
+        if verdict is not None and verdict.status == "do not trust":
+            return f"Do not trust these figures. {' '.join(verdict.reasons)}"
+        if self.novel_prevalence_ == 0:
+            return "Nothing new was found in the target."
+        interval = getattr(self, "novel_interval_", None)
+        ends = "" if interval is None else f" ({100 * interval[0]:.0f} to {100 * interval[1]:.0f}%)"
+        return (
+            f"{100 * self.novel_prevalence_:.0f}%{ends} of the target is something the labels do not cover."
+        )
+
+    def _class_lines(self) -> list[ClassLine]:
+        """A line for each class: its share before and now, and how many target rows were called so."""
+        known = self.target_marginal_[:-1] / max(1 - self.novel_prevalence_, 1e-12)
+        # A class of weight zero says nothing of its share in the source.
+        before = [
+            share / weight if weight > 0 else None
+            for share, weight in zip(known.tolist(), self.importance_weights_.tolist(), strict=True)
+        ]
+        interval: Any = getattr(self, "marginal_interval_", None)
+        counts = np.bincount(self.target_proba_.argmax(axis=1), minlength=len(self.classes_)).tolist()
+        return [
+            ClassLine(
+                str(name),
+                (*before, 0.0)[j],
+                float(self.target_marginal_[j]),
+                None if interval is None else (float(interval[j, 0]), float(interval[j, 1])),
+                counts[j],
+                novel=j == len(known),
+            )
+            for j, name in enumerate(self.classes_.tolist())
+        ]
 
     @abstractmethod
     def _adapt(self, task: Task) -> Adaptation:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -17,20 +16,20 @@ from osls._core.parameters import AtLeast, Between, Constraint, OneOf
 from osls._core.progress import Advance, no_progress, progress_bar
 from osls._core.saving import saveable
 from osls._core.validation import check_folds, stack_rows
-from osls.base import Adaptation, OpenSetAdapter, Task, combine, combine_opinions
+from osls.base import Adaptation, Combined, Task, combine
+from osls.growth import Growing
+from osls.inference.bounds import contradiction, share_bounds
 from osls.inference.diagnostics import Diagnostics, diagnose
 from osls.inference.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from osls.inference.mix import SHIFTS, MixFromScores
 from osls.inference.novelty import NoveltyTest
 from osls.inference.prediction_sets import PredictionSets
-from osls.mixture import BBE, MixtureEstimator, bbe_by_class
+from osls.mixture import BBE, MixtureEstimator, shares_by_class
 from osls.pu import cvir
 from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
 from osls.shift.calibration import fit_temperature, scale
-from osls.shift.joint import joint_range
 from osls.shift.scores import HeldOutScores
-from osls.shift.separability import LEAST_SHARE
-from osls.theory import bbe_contradiction, bbe_interval
+from osls.shift.separability import LEAST_SHARE, accepted_marginal
 from osls.training.choose import (
     LearnerSpec,
     accepts_nan,
@@ -39,29 +38,40 @@ from osls.training.choose import (
     choose_network,
     is_network,
 )
-from osls.training.learners import FoldModels, Learner, NetworkLearner
+from osls.training.effort import EFFORTS, Effort
+from osls.training.learners import (
+    Fitted,
+    FoldModels,
+    FoldTask,
+    Learner,
+    NetworkLearner,
+    cross_fit_all,
+)
 from osls.training.predictors import Constant, Networks, Predictor, Tempered
 from osls.training.sampling import Split, assign_folds
 
 __all__ = ["PULSE"]
 
 # Recipes that hold out a fifth of the rows once -> ways to estimate the label shift, the default first.
-_ONE_SPLIT = {"paper": ("bbe",), "fine-tune": ("separability", "bbe")}
+_ONE_SPLIT = {"paper": ("bbe", "separability"), "fine-tune": ("separability", "bbe")}
+# The separability variant of recipe="paper" has settled when no known class's share moves more.
+_SETTLED = 0.01
 
 # Called after an epoch with its number and the target's probabilities.
 Callback = Callable[[int, Floats], None]
 
 
 @saveable
-class PULSE(OpenSetAdapter):
+class PULSE(Growing):
     r"""Estimate the new class mix and the novel share of a target, and classify it (k+1)-way.
 
     Parameters
     ----------
     recipe : {"cross-fit", "paper", "fine-tune"}, default="cross-fit"
         "paper" is Algorithm 1 as printed: one 80/20 split, class-wise BBE, one network alternating BBE
-        and CVIR. "cross-fit" uses only out-of-fold predictions, estimates the shares jointly from one
-        (k+1)-way model, and keeps the novel share fixed while CVIR learns the classifier.
+        and CVIR (docs/method/paper.md lists what differs, and why). "cross-fit" uses only out-of-fold
+        predictions, estimates the shares jointly from one (k+1)-way model, and keeps the novel share fixed
+        while CVIR learns the classifier.
         "fine-tune" is for networks that are expensive to train: as "paper", but the discriminator starts from
         the source classifier's weights, learns the novel class beside the known ones, and its probabilities
         of the known classes are averaged with the source classifier's.
@@ -75,21 +85,32 @@ class PULSE(OpenSetAdapter):
     shift : {"auto", "refined", "joint", "bbe", "separability"}, default="auto"
         How the mix among the known classes is estimated: "bbe" is Algorithm 2, "joint" solves for all
         classes at once, "separability" is maximum likelihood among the rows accepted as known, alternating
-        (the paper's appendix), "refined" lets one such round move "joint" within its standard errors.
+        (the paper's appendix; recipe="paper" trains the discriminator again in each of up to ``rounds``
+        alternations), "refined" lets one such round move "joint" within its standard errors.
         "auto" is "refined" for the cross-fit recipe, "bbe" for the paper's, "separability" for fine-tuning.
     mixture : mixture estimator, optional
-        How the novel share is estimated, used as it is. By default :class:`osls.mixture.BBE`, corrected for
-        novel rows that hide among the known classes (:mod:`osls.inference.calibrated`).
-    objective : {"cvir", "nnpu", "upu", "pvu", "cvir-penalty"}, default="cvir"
-        How the discriminator is trained (cross-fit recipe; all but "cvir" need a network).
-        ``PULSE(mixture=DEDPUL(), objective="nnpu")`` is the paper's "alternative".
-    n_folds : int, default=5
-        Folds of the cross-fit recipe.
-    rounds : int, default=3
-        Largest number of CVIR refits.
+        How the novel share is estimated, used as it is; with shift="bbe" also each class's share. By default
+        :class:`osls.mixture.BBE`, corrected for novel rows that hide among the known classes
+        (:mod:`osls.inference.calibrated`; not with recipe="paper").
+    objective : str, default="cvir"
+        How the discriminator is trained: "cvir", "nnpu", "upu", "pvu", "cvir-penalty", or with the sigmoid
+        surrogate "nnpu-sigmoid", "upu-sigmoid" (not with recipe="fine-tune"; all but "cvir" need a network).
+        ``PULSE(recipe="paper", mixture=DEDPUL(), objective="nnpu")`` is the paper's "PULSE (alternative)".
+    effort : {"balanced", "quick", "best"}, default="balanced"
+        How much work the cross-fit recipe may be (:mod:`osls.training.effort` has the table): "quick" is a
+        first look with small forests (a linear model if sparse), for shares that may be several points off;
+        "best" trains larger models for longer, at about twice the time of "balanced".
+    n_folds : int, optional
+        Folds of the cross-fit recipe; by default five, three with "quick", fewer for very many rows.
+    rounds : int, optional
+        Largest number of CVIR refits, or of alternations of the paper's separability variant; by default two,
+        one with "quick", three with "best".
     max_steps : int, optional
-        Optimiser steps of each network training; by default about twelve epochs of a cross-fitted MLP
+        Optimiser steps of each network training; by default about eight epochs of a cross-fitted MLP
         (at least 300 steps), thirty of other networks and objectives (at least 1,000).
+    patience : int, optional
+        Networks stop when their accuracy on held-out source rows has not increased for so many epochs (the
+        paper's rule; Algorithm 3 has its own). By default all steps are taken.
     callback : callable, optional
         For the recipes "paper" and "fine-tune": called after each epoch with its number and the target's
         current probabilities (for "fine-tune", before the final corrections). If you have the target's
@@ -99,8 +120,8 @@ class PULSE(OpenSetAdapter):
         false alarms (benchmarks/novelty.py).
     level : float, default=0.95
         Level of the intervals.
-    n_bootstrap : int, default=200
-        Number of bootstrap replicates for them.
+    n_bootstrap : int, optional
+        Number of bootstrap replicates for them; by default 200, 50 with effort="quick".
     novel_label : object, optional
         Name of the novel class: -1 by default, "novel" if the classes are strings.
     device : str, default="auto"
@@ -181,11 +202,13 @@ class PULSE(OpenSetAdapter):
         "recipe": OneOf(("cross-fit", *_ONE_SPLIT)),
         "objective": OneOf(("cvir", *NETWORK_OBJECTIVES)),
         "shift": OneOf(("auto", *SHIFTS)),
-        "n_folds": AtLeast(2),
-        "rounds": AtLeast(1),
+        "effort": OneOf(tuple(EFFORTS)),
+        "n_folds": AtLeast(2, optional=True),
+        "rounds": AtLeast(1, optional=True),
         "max_steps": AtLeast(1, optional=True),
+        "patience": AtLeast(1, optional=True),
         "level": Between(0, 1),
-        "n_bootstrap": AtLeast(2),
+        "n_bootstrap": AtLeast(2, optional=True),
     }
 
     def __init__(
@@ -197,13 +220,15 @@ class PULSE(OpenSetAdapter):
         shift: Literal["auto", "refined", "joint", "bbe", "separability"] = "auto",
         mixture: MixtureEstimator | None = None,
         objective: str = "cvir",
-        n_folds: int = 5,
-        rounds: int = 3,
+        effort: Literal["balanced", "quick", "best"] = "balanced",
+        n_folds: int | None = None,
+        rounds: int | None = None,
         max_steps: int | None = None,
+        patience: int | None = None,
         callback: Callback | None = None,
         novel_level: float = 0.05,
         level: float = 0.95,
-        n_bootstrap: int = 200,
+        n_bootstrap: int | None = None,
         novel_label: Any = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -216,9 +241,11 @@ class PULSE(OpenSetAdapter):
         self.shift = shift
         self.mixture = mixture
         self.objective = objective
+        self.effort = effort
         self.n_folds = n_folds
         self.rounds = rounds
         self.max_steps = max_steps
+        self.patience = patience
         self.callback = callback
         self.novel_level = novel_level
         self.level = level
@@ -235,9 +262,32 @@ class PULSE(OpenSetAdapter):
         tags.input_tags.allow_nan = accepts_nan(self.source_classifier) and accepts_nan(self.discriminator)
         return tags
 
+    def fit(self, X: Any, y: Any, X_target: Any = None, sample_weight: Any = None) -> Self:
+        """Adapt to the target.
+
+        Parameters
+        ----------
+        X, y, X_target
+            As for every adapter, see :meth:`osls.base.OpenSetAdapter.fit`.
+        sample_weight : array-like of shape (n,), optional
+            How much each labelled row counts, for example because it was sampled more rarely. Within a class
+            the weights say what the class looks like; their sum by class is its share in the source. Rows of
+            weight zero are left out. Intervals count weighted rows as the number of equal rows that they are
+            worth. Only for recipe="cross-fit": the others draw whole rows.
+
+        Returns
+        -------
+        self
+        """
+        if sample_weight is not None and self.recipe in _ONE_SPLIT:
+            raise ValueError(
+                f"recipe={self.recipe!r} takes no sample_weight; use recipe='cross-fit', or repeat the rows."
+            )
+        return self._fit(X, y, X_target, sample_weight)
+
     def _adapt(self, task: Task) -> Adaptation:
         self._check_recipe()
-        stages = 2 if self.recipe in _ONE_SPLIT else 2 + self.rounds
+        stages = 2 if self.recipe in _ONE_SPLIT else 2 + self._rounds
         adapt = {
             "paper": self._adapt_by_paper,
             "fine-tune": self._adapt_by_fine_tuning,
@@ -248,8 +298,11 @@ class PULSE(OpenSetAdapter):
 
     def _check_recipe(self) -> None:
         """Raise an error for parameters that the recipe cannot use."""
-        if self.objective != "cvir" and self.recipe in _ONE_SPLIT:
-            raise ValueError(f"recipe={self.recipe!r} trains its discriminator with objective='cvir'.")
+        if self.objective != "cvir" and self.recipe == "fine-tune":
+            raise ValueError(
+                "recipe='fine-tune' trains its discriminator as a classifier of k + 1 classes, with "
+                "objective='cvir'; use recipe='paper' or 'cross-fit' for another."
+            )
         possible = _ONE_SPLIT.get(self.recipe, SHIFTS)
         if self.shift not in ("auto", *possible):
             which = " or ".join(f"shift={name!r}" for name in possible)
@@ -266,12 +319,28 @@ class PULSE(OpenSetAdapter):
         class_s, class_t = f_s.scores[: len(task.y)][split.source], f_s.scores[len(task.y) :][split.target]
         y_s = task.y[split.source]
         # Step 3: label shift among the known classes on the held-out part, by Algorithm 2.
-        marginal = bbe_by_class(class_s, y_s, class_t).marginal
-        # Step 4: re-sample the source, here as weights that the sampler draws by.
-        problem = self._weighted(task, marginal)
-        # Step 5: the discriminator and the novel share, by Algorithm 3.
-        f_d = self._alternate(learner, problem, split, f_s, marginal, task)
-        scores = HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, f_d.target_scores[split.target])
+        shares = shares_by_class(class_s, y_s, class_t, self._mixture())
+        marginal = shares.marginal
+        task.history.append(
+            {"step": "label shift", "shares": shares.alpha.tolist(), "marginal": marginal.tolist()}
+        )
+
+        def discriminate() -> tuple[cvir.Discriminator, HeldOutScores]:
+            # Step 4: re-sample the source, here as weights that the sampler draws by.
+            problem = self._weighted(task, marginal)
+            # Step 5: the discriminator and the novel share, by Algorithm 3.
+            f_d = self._alternate(learner, problem, split, f_s, marginal, task)
+            known_t = f_d.target_scores[split.target]
+            return f_d, HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, known_t)
+
+        f_d, scores = discriminate()
+        for _ in range(self._rounds if self.shift == "separability" else 0):
+            # The appendix's variant: label shift among the rows accepted as known, then both steps again.
+            previous, marginal = marginal, accepted_marginal(scores)
+            task.history.append({"step": "label shift", "marginal": marginal.tolist()})
+            f_d, scores = discriminate()
+            if np.abs(marginal - previous).max() < _SETTLED:
+                break
         # Step 6: combine.
         combined = Combined(f_s.predictor, f_d.predictor, marginal / task.source_marginal)
         return self._answer(task, f_s, f_d, combined, scores, marginal, f_d.novel_share)
@@ -292,7 +361,7 @@ class PULSE(OpenSetAdapter):
         y_s = task.y[split.source]
         # Step 3: label shift, on all target rows: the source classifier was trained on none of them. No share
         # may be zero here, or a class that its bin missed could not be found again below.
-        first = np.maximum(bbe_by_class(class_s, y_s, class_t).marginal, LEAST_SHARE)
+        first = np.maximum(shares_by_class(class_s, y_s, class_t, self._mixture()).marginal, LEAST_SHARE)
         first /= first.sum()
         # Step 4: re-sample the source, as weights.
         problem = self._weighted(task, first)
@@ -314,20 +383,25 @@ class PULSE(OpenSetAdapter):
         n, m = task.X.shape[0], task.X_target.shape[0]
         source_learner, learner = self._learners(task, advance)
         # Step 1: folds in place of a split; every row is held out once.
-        n_folds = check_folds(task.y, task.classes, self.n_folds, m)
+        n_folds = check_folds(task.y, task.classes, self._n_folds(n + m), m)
         # Step 2: the source classifier; none of its models is trained on target rows.
-        source_fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
-        f_s = self._classify_source(source_learner, task, source_fold)
         # Step 3: label shift, from a model that has the target itself as its last class.
-        joint = self._model_jointly(learner, task, n_folds)
-        scores = HeldOutScores(task.y, f_s.scores[:n], f_s.scores[n:], joint.scores[:n], joint.scores[n:])
+        source_fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
+        classes = self._class_work(source_learner, task, source_fold)
+        domains = self._domain_task(task, n_folds)
+        f_s, joint = cross_fit_all([classes, (learner, domains)])
+        f_s = self._calibrated(f_s, task, source_fold)
+        scores = HeldOutScores(
+            task.y, f_s.scores[:n], f_s.scores[n:], joint.scores[:n], joint.scores[n:], task.weight
+        )
         marginal = self._known_marginal(scores, task)
         # Step 4: re-sample the source, as weights.
         problem = self._weighted(task, marginal)
         # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it fixed.
         novel_share, test = self._novel_share(scores, marginal, task)
         known_t = scores.domain(marginal)[1]
-        f_d = self._discriminate(learner, task, problem, known_t, novel_share, n_folds, advance)
+        going_on = {"fold": domains.fold, "start": joint.predictor} if self._effort.warm else {}
+        f_d = self._discriminate(learner, task, problem, known_t, novel_share, n_folds, advance, going_on)
         # Step 6: combine.
         combined = Combined(f_s.predictor, f_d.predictor, marginal / task.source_marginal)
         return self._answer(task, f_s, f_d, combined, scores, marginal, novel_share, test)
@@ -342,30 +416,44 @@ class PULSE(OpenSetAdapter):
         return Split(assign_folds(strata, 1, task.rng, task.copy_of), len(task.y))
 
     def _classify_source(self, learner: Learner, task: Task, fold: Ints) -> FoldModels:
-        """Fit f_s on the source rows of the pool; calibrate it on held-out rows, which the paper does not."""
-        n, k = task.X.shape[0], task.k
-        if k == 1:
-            return FoldModels(np.ones((len(fold), 1)), Constant((1.0,)))
-        y = np.concatenate([task.y, np.zeros(len(fold) - n, dtype=np.int64)])
-        weight = np.repeat([1.0, 0.0], [n, len(fold) - n])
-        models = learner.cross_fit(y, weight, fold, k, seed=int(task.rng.integers(2**31)))
-        out = np.flatnonzero(fold[:n] >= 0)
-        beta = 1.0 if self.recipe == "paper" else fit_temperature(models.scores[out], task.y[out])
+        """Fit f_s on the source rows of the pool."""
+        (models,) = cross_fit_all([self._class_work(learner, task, fold)])
+        return self._calibrated(models, task, fold)
+
+    def _class_work(self, learner: Learner, task: Task, fold: Ints) -> tuple[Learner, FoldTask]:
+        """What f_s learns: the classes of the source rows; target rows are scored, never trained on."""
+        m = len(fold) - len(task.y)
+        if task.k == 1:
+            learner = Fitted(np.empty((len(fold), 0)), Constant((1.0,)))
+        y = np.concatenate([task.y, np.zeros(m, dtype=np.int64)])
+        weight = np.concatenate([task.row_weight, np.zeros(m)])
+        return learner, FoldTask(y, weight, fold, task.k, int(task.rng.integers(2**31)))
+
+    def _calibrated(self, models: FoldModels, task: Task, fold: Ints) -> FoldModels:
+        """Calibrate f_s on held-out rows, which the paper does not."""
+        if task.k == 1:
+            return models
+        out = np.flatnonzero(fold[: len(task.y)] >= 0)
+        weight = task.row_weight[out]
+        beta = 1.0 if self.recipe == "paper" else fit_temperature(models.scores[out], task.y[out], weight)
         scores = scale(models.scores, beta)
-        accuracy = float(np.mean(scores[out].argmax(axis=1) == task.y[out]))
+        accuracy = float(np.average(scores[out].argmax(axis=1) == task.y[out], weights=weight))
         task.history.append({"step": "source classifier", "accuracy": accuracy, "temperature": 1 / beta})
         return FoldModels(scores, Tempered(models.predictor, beta))
 
-    def _model_jointly(self, learner: Learner, task: Task, n_folds: int) -> FoldModels:
-        """Cross-fit one model of the k source classes against the target, all with equal weight."""
+    def _domain_task(self, task: Task, n_folds: int) -> FoldTask:
+        """What the joint model learns: the k source classes against the target, all with equal weight."""
         y = np.concatenate([task.y, np.full(task.X_target.shape[0], task.k)])
-        weight = len(y) / (task.k + 1) / np.bincount(y)[y]
+        weight = np.concatenate([task.row_weight, np.ones(len(y) - len(task.y))])
+        weight *= len(y) / (task.k + 1) / np.bincount(y, weight)[y]
         fold = assign_folds(y, n_folds, task.rng, task.copy_of)
-        return learner.cross_fit(y, weight, fold, task.k + 1, seed=int(task.rng.integers(2**31)))
+        seed = int(task.rng.integers(2**31))
+        # Its scores are all that is needed of it, but its networks go on learning in step 5.
+        return FoldTask(y, weight, fold, task.k + 1, seed, ranked=True, keep=False)
 
     def _weighted(self, task: Task, marginal: Floats) -> cvir.PUProblem:
         """Give the source rows the weights that turn their class mix into ``marginal``."""
-        weight = (marginal / task.source_marginal)[task.y]
+        weight = (marginal / task.source_marginal)[task.y] * task.row_weight
         return cvir.PUProblem(task.y, weight, task.X_target.shape[0], task.copy_of)
 
     def _alternate(
@@ -384,6 +472,7 @@ class PULSE(OpenSetAdapter):
             problem,
             split.fold == 0,
             self._mixture(),
+            objective=self.objective,
             rng=task.rng,
             history=task.history,
             on_epoch=self._follow(f_s.scores[problem.n_source :], marginal, task),
@@ -399,6 +488,7 @@ class PULSE(OpenSetAdapter):
         novel_share: float,
         n_folds: int,
         advance: Advance,
+        going_on: Mapping[str, Any],
     ) -> cvir.Discriminator:
         """Learn known against novel, with the novel share fixed."""
         m = problem.n_target
@@ -409,7 +499,8 @@ class PULSE(OpenSetAdapter):
             )
         shared: dict[str, Any] = {"n_folds": n_folds, "rng": task.rng, "history": task.history}
         if self.objective == "cvir":
-            return cvir.refit(learner, problem, known_scores, novel_share, rounds=self.rounds, **shared)
+            shared |= {"rounds": self._rounds, **going_on}
+            return cvir.refit(learner, problem, known_scores, novel_share, **shared)
         networks = self._network(
             stack_rows(task.X, task.X_target),
             advance,
@@ -446,9 +537,9 @@ class PULSE(OpenSetAdapter):
         proba = combined.combine(f_d.target_proba, f_s.scores[len(task.y) :])
         mix = with_novel(marginal, novel_share)
         interval = self._interval(scores, mix, task.rng)
-        learned: dict[str, Any] = {"_predictor": combined, **self._bounds(scores, marginal)}
+        learned: dict[str, Any] = {"_predictor": combined, **share_bounds(scores, marginal, self.level)}
         source_proba = combined.combine(f_d.held_out_proba, scores.class_source)
-        learned["_sets"] = PredictionSets.learn(scores.y, source_proba, proba)
+        learned["_sets"] = PredictionSets.learn(scores.y, source_proba, proba, scores.weight)
         learned |= self._accuracies(scores, source_proba, proba, mix, interval, task.rng)
         if test is not None:
             learned |= {"novelty_pvalue_": test.pvalue, "detectable_share_": test.detectable_share}
@@ -460,7 +551,7 @@ class PULSE(OpenSetAdapter):
             class_names=task.classes.tolist(),
             changed=changed[-1] if changed else None,
             shared=None if task.copy_of is None else shared_rows(task.copy_of, len(task.y)),
-            contradiction=self._contradiction(scores, marginal),
+            contradiction=contradiction(scores, marginal, self.level),
         )
         return Adaptation(marginal, novel_share, proba, interval, learned)
 
@@ -477,7 +568,8 @@ class PULSE(OpenSetAdapter):
 
         def of(source: Floats, target: Floats) -> ExpectedAccuracy:
             answers = source.argmax(axis=1), target.argmax(axis=1)
-            return expected_accuracy(scores.y, *answers, mix, interval, level=self.level, rng=rng)
+            options: dict[str, Any] = {"level": self.level, "rng": rng, "weight": scores.weight}
+            return expected_accuracy(scores.y, *answers, mix, interval, **options)
 
         return {
             "expected_accuracy_": of(source_proba, target_proba),
@@ -520,24 +612,9 @@ class PULSE(OpenSetAdapter):
         check_is_fitted(self, "_sets")
         return self._sets.of(self.predict_proba(X), level)
 
-    def _bounds(self, scores: HeldOutScores, marginal: Floats) -> dict[str, Any]:
-        """Return the finite-sample bounds, by the name of their attribute."""
-        source, target = scores.domain(marginal)
-        known = bbe_interval(source, target, 1 - self.level, positive_weight=scores.weights(marginal))
-        bounds: dict[str, Any] = {"novel_bound_": (1 - known.high, 1 - known.low)}
-        if scores.domain_source.ndim == 2:
-            bounds["marginal_bound_"] = joint_range(
-                scores.domain_source, scores.y, scores.domain_target, level=self.level
-            )
-        return bounds
-
-    def _contradiction(self, scores: HeldOutScores, marginal: Floats) -> float:
-        source, target = scores.domain(marginal)
-        weight = scores.weights(marginal)
-        return bbe_contradiction(source, target, 1 - self.level, positive_weight=weight)
-
     def _interval(self, scores: HeldOutScores, mix: Floats, rng: np.random.Generator) -> Floats:
-        return self._estimator().interval(scores, mix, level=self.level, repeats=self.n_bootstrap, rng=rng)
+        repeats = self._effort.n_bootstrap if self.n_bootstrap is None else self.n_bootstrap
+        return self._estimator().interval(scores, mix, level=self.level, repeats=repeats, rng=rng)
 
     def _follow(self, class_proba: Floats, marginal: Floats, task: Task) -> Callable[[Floats, float], None]:
         """Record the mix after each epoch, and pass the target's probabilities to the callback."""
@@ -555,11 +632,23 @@ class PULSE(OpenSetAdapter):
 
     # -- Parts --------------------------------------------------------------------------------------
 
+    @property
+    def _effort(self) -> Effort:
+        return EFFORTS[self.effort]
+
+    @property
+    def _rounds(self) -> int:
+        return self._effort.rounds if self.rounds is None else self.rounds
+
+    def _n_folds(self, n_rows: int) -> int:
+        return self._effort.folds_for(n_rows) if self.n_folds is None else self.n_folds
+
     def _estimator(self) -> MixFromScores:
         default = _ONE_SPLIT.get(self.recipe, SHIFTS)[0]
         shift = default if self.shift == "auto" else self.shift
-        # An estimator that was asked for is used as it is.
-        return MixFromScores(shift, self._mixture(), corrected=self.mixture is None)
+        # An estimator that was asked for is used as it is, and so is the paper's.
+        corrected = self.mixture is None and self.recipe != "paper"
+        return MixFromScores(shift, self._mixture(), corrected=corrected)
 
     def _mixture(self) -> MixtureEstimator:
         return BBE() if self.mixture is None else clone(self.mixture)
@@ -593,12 +682,26 @@ class PULSE(OpenSetAdapter):
         """Return the source classifier's learner; with one split a network trains as long as the other."""
         spec = self.source_classifier
         if self.recipe in _ONE_SPLIT and is_network(spec):
-            return choose_network(spec, X, max_steps=self.max_steps, device=self.device, advance=advance)
+            return choose_network(
+                spec,
+                X,
+                max_steps=self.max_steps,
+                patience=self.patience,
+                device=self.device,
+                advance=advance,
+            )
         return self._learner(spec, X, advance)
 
     def _learner(self, spec: LearnerSpec, X: AnyArray, advance: Advance) -> Learner:
         return choose_learner(
-            spec, X, max_steps=self.max_steps, device=self.device, n_jobs=self.n_jobs, advance=advance
+            spec,
+            X,
+            max_steps=self.max_steps,
+            patience=self.patience,
+            device=self.device,
+            n_jobs=self.n_jobs,
+            advance=advance,
+            effort=self._effort,
         )
 
     def _network(self, X: AnyArray, advance: Advance, complaint: str) -> NetworkLearner:
@@ -607,6 +710,7 @@ class PULSE(OpenSetAdapter):
             self.discriminator,
             X,
             max_steps=self.max_steps,
+            patience=self.patience,
             device=self.device,
             advance=advance,
             complaint=complaint,
@@ -614,7 +718,8 @@ class PULSE(OpenSetAdapter):
 
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
         one_split = self.recipe in _ONE_SPLIT
-        n_folds = check_folds(task.y, task.classes, 2 if one_split else self.n_folds, task.X.shape[0])
+        n = task.X.shape[0]
+        n_folds = check_folds(task.y, task.classes, 2 if one_split else self._n_folds(n), n)
         learner = as_fitted(self.source_classifier, task.X, task.classes) or self._source_learner(
             task.X, no_progress
         )
@@ -625,37 +730,6 @@ class PULSE(OpenSetAdapter):
         return Adaptation(
             task.source_marginal, 0.0, np.zeros((0, task.k + 1)), learned={"_predictor": combined}
         )
-
-
-@saveable
-@dataclass(frozen=True)
-class Combined:
-    """Step 6: a (k+1)-way classifier from the source classifier and the discriminator.
-
-    Attributes
-    ----------
-    classifier, discriminator : Predictor
-        A model of the known classes, and one of known against novel (fine-tuned: of all k + 1 classes).
-    importance : array of shape (k,)
-        Label shift weights.
-    prior_shift : array of shape (k + 1,), optional
-        Factors that correct a discriminator with k + 1 outputs for the class mix (fine-tuning).
-    """
-
-    classifier: Predictor
-    discriminator: Predictor
-    importance: Floats
-    prior_shift: Floats | None = None
-
-    def predict_proba(self, X: AnyArray) -> Floats:
-        return self.combine(self.discriminator.predict_proba(X), self.classifier.predict_proba(X))
-
-    def combine(self, discriminated: Floats, class_proba: Floats) -> Floats:
-        """Return probabilities of all k + 1 classes from the two models' answers."""
-        if self.prior_shift is None:
-            return combine(discriminated[:, 1], class_proba, self.importance)
-        # This discriminator has k + 1 outputs and was trained with half of the weight on the novel class.
-        return combine_opinions(discriminated * self.prior_shift, class_proba, self.importance)
 
 
 def _network_of(classifier: Predictor) -> nn.Module:

@@ -28,7 +28,7 @@ def copies_among(*parts: AnyArray) -> Ints:
     >>> copies_among(np.array([[1.5], [2.5], [1.5]]), np.array([[2.5], [3.5]]))
     array([0, 1, 0, 1, 4])
     """
-    hashes = np.concatenate([_hash_rows(part) for part in parts])
+    hashes = np.concatenate([hash_rows(part) for part in parts])
     _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
     if len(first) < _LEAST_DISTINCT * len(hashes):
         return np.arange(len(hashes))
@@ -66,7 +66,7 @@ def shared_rows(copy_of: Ints, n_source: int) -> SharedRows:
     return SharedRows(len(both), len(both) / max(1, len(target)), repeated, example)
 
 
-def _hash_rows(X: AnyArray) -> NDArray[np.uint64]:
+def hash_rows(X: AnyArray) -> NDArray[np.uint64]:
     """64-bit hashes; equal rows have equal ones, dense or sparse. Zeros count nothing."""
     if sparse.issparse(X):
         return _hash_sparse(X)

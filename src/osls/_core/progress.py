@@ -30,9 +30,10 @@ def progress_bar(description: str, total: int, *, visible: bool) -> Iterator[Adv
     from rich.console import Console
     from rich.progress import Progress
 
-    # In a notebook rich would ask for ipywidgets; lines do as well there.
+    # In a notebook rich would ask for ipywidgets; lines do as well there. And Jupyter asks all programs for
+    # colours, which rich takes for a terminal.
     console = Console(stderr=True, force_jupyter=False)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         yield _lines(description, total)
         return
     with Progress(console=console, transient=True) as progress:

@@ -61,6 +61,27 @@ def check_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool) -> Any:
     return X, column_or_1d(y)
 
 
+def apply_weight(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, AnyArray | None]:
+    """Return the rows that count, and how much each does: 1 on average, or None if all count the same."""
+    if sample_weight is None:
+        return X, y, None
+    with _naming("sample_weight"):
+        weight = column_or_1d(_to_array(sample_weight), dtype=np.float64, input_name="sample_weight")
+    if len(weight) != len(y):
+        raise ValueError(f"sample_weight has {len(weight)} entries for the {len(y)} rows of X.")
+    if not (np.isfinite(weight).all() and (weight >= 0).all()):
+        raise ValueError("sample_weight must be finite and not negative.")
+    counted = weight > 0
+    lost = np.setdiff1d(y, y[counted])
+    if len(lost):
+        raise ValueError(
+            f"every row of class {lost.tolist()[0]!r} has a sample_weight of zero: give some of them weight, "
+            "or leave the class out of y."
+        )
+    kept = np.flatnonzero(counted)
+    return X[kept], y[kept], weight[kept] / weight[kept].mean()
+
+
 def check_target(estimator: Any, X_target: Any, X: Any) -> Any:
     """Validate the unlabelled target rows against the source rows that ``estimator`` was given."""
     X_target = _to_array(X_target)
@@ -130,7 +151,7 @@ def _warn_of_other_scale(X: Any, X_target: Any) -> None:
             "scaler, so must X_target: Pipeline(..., transform_input=['X_target']) does that, or pass "
             "scaler.transform(X_target).",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -195,7 +216,7 @@ def check_folds(y: Ints, classes: AnyArray, n_folds: int, n_target: int, *, leas
             f"class {name!r} has {counts[rarest]} samples in y, fewer than n_folds={n_folds}; "
             f"using {counts[rarest]} folds. Its share will be uncertain.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
     return int(min(n_folds, counts[rarest], n_target))
 

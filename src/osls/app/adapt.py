@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from osls._core.screen import Screen
 from osls._core.writing import only_writer
 from osls.app.files.opening import as_rows
 from osls.app.files.staging import check_destination
-from osls.app.options import AdaptOptions, ImageMode, Method, ReadOptions, TextMode, as_names
+from osls.app.options import AdaptOptions, EffortName, ImageMode, Method, ReadOptions, TextMode, as_names
 from osls.app.tables.problem import Problem, read_problem
 from osls.inference.diagnostics import TrustWarning
 
@@ -47,7 +47,8 @@ def adapt(
     novel_label: str = _DEFAULTS.novel_label,
     ignore_target_label: bool = _DEFAULTS.ignore_target_label,
     allow_one_class: bool = _DEFAULTS.allow_one_class,
-    fast: bool = _DEFAULTS.fast,
+    effort: EffortName = _DEFAULTS.effort,
+    fast: bool = False,
     max_rows: int = _DEFAULTS.max_rows,
     n_jobs: int | None = _DEFAULTS.n_jobs,
     verbose: bool = _DEFAULTS.verbose,
@@ -81,8 +82,11 @@ def adapt(
         Do not look at the label column of the target. Without this a target that has one is an error.
     allow_one_class : bool, default=False
         Accept a source of a single class, so that everything else is new. Without this it is an error.
+    effort : {"balanced", "quick", "best"}, default="balanced"
+        How much work a fit may be: "quick" is a first look with small models and three folds, "best" trains
+        larger models for longer.
     fast : bool, default=False
-        Small models, three folds: good for a first look.
+        The same as effort="quick".
     max_rows : int, default=20000
         Fit on at most this many rows of either side; all rows are predicted.
     n_jobs : int, optional
@@ -116,7 +120,7 @@ def adapt(
     >>> bool(abs(answer.target_share[-1] - 48 / len(target)) < 0.1)
     True
     >>> answer.command
-    "osls.adapt(source, target, label='target', fast=True)"
+    "osls.adapt(source, target, label='target', effort='quick')"
     """
     options = AdaptOptions(
         label=label,
@@ -130,7 +134,7 @@ def adapt(
         novel_label=novel_label,
         ignore_target_label=ignore_target_label,
         allow_one_class=allow_one_class,
-        fast=fast,
+        effort="quick" if fast else effort,
         max_rows=max_rows,
         n_jobs=n_jobs,
         verbose=verbose,
@@ -185,11 +189,41 @@ def run_adapt(
         # Imported after the input was checked, as above.
         from osls.app.output import write_folder
 
+        # So that osls review and osls absorb find the rows again.
+        inputs = describe_inputs(source, target, options, reading)
+        adapted = replace(fit.adapted, metadata={**fit.adapted.metadata, "inputs": inputs})
+        fit = replace(fit, adapted=adapted)
         # A large target is not held in memory: the answer has the rows of the fit, the files have them all.
         answer = fit.answer(options.as_command(source, target, out, reading), every_row=False)
         answer = write_folder(answer, out, fit.predictions(), overwrite=overwrite, safe_csv=safe_csv, say=say)
     print_answer(answer, out, time.perf_counter() - started, Screen())
     return answer
+
+
+def describe_inputs(source: str, target: str, options: AdaptOptions, reading: Reading) -> dict[str, Any]:
+    """What was read and how, as JSON values; :func:`read_again` is its inverse."""
+    kept = {field.name: getattr(options, field.name) for field in fields(options)}
+    left_out = ("method", "parameters", "verbose", "n_jobs")
+    return {
+        "source": _lasting(source),
+        "target": _lasting(target),
+        "options": {name: value for name, value in kept.items() if name not in left_out},
+        "reading": [asdict(each) for each in reading],
+    }
+
+
+def read_again(inputs: Mapping[str, Any]) -> Problem:
+    """Read both sides of an earlier run, and draw the same rows of them."""
+    options: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in inputs["options"].items()
+    }
+    one, other = (ReadOptions(**each) for each in inputs["reading"])
+    return read_sides(inputs["source"], inputs["target"], AdaptOptions(**options), (one, other))
+
+
+def _lasting(path: str) -> str:
+    """A path that holds from other folders as well; addresses and wildcards as they are."""
+    return str(Path(path).absolute()) if Path(path).exists() else path
 
 
 @contextmanager

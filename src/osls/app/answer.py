@@ -16,8 +16,9 @@ from osls.app.files.reader import Kind
 if TYPE_CHECKING:
     import pandas as pd
 
-    from osls.base import OpenSetAdapter
     from osls.inference.diagnostics import Diagnostics
+    from osls.inference.discovery import Discovery
+    from osls.pulse import PULSE
 
 MIX_FORMAT = "urn:osls:mix:1"
 
@@ -67,12 +68,18 @@ class Answer:
         What may be concluded.
     warnings : tuple of str
         Notes on the data and the fit: columns left out, rows drawn, classes with few rows.
-    model : OpenSetAdapter
+    model : PULSE
         The fitted adapter.
     command : str
         How to reproduce it.
     settings : mapping
         Versions, seed, sizes, seconds.
+    groups : Discovery, optional
+        The groups of the rows called novel, by their row numbers here; those of the model if not given.
+    traits : tuple of tuples of str
+        What tells each group from the known rows, in words.
+    parent : mapping, optional
+        The run whose labels this one absorbed.
     """
 
     kind: Kind
@@ -89,9 +96,17 @@ class Answer:
     feature_names: tuple[str, ...]
     diagnostics: Diagnostics | None
     warnings: tuple[str, ...]
-    model: OpenSetAdapter
+    model: PULSE
     command: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    groups: Discovery | None = None
+    traits: tuple[tuple[str, ...], ...] = ()
+    parent: Mapping[str, Any] | None = None
+
+    @property
+    def discovery(self) -> Discovery:
+        """The groups of the rows called novel."""
+        return self.model.discover() if self.groups is None else self.groups
 
     def mix(self) -> dict[str, Any]:
         """The mix before and now as JSON values, as ``mix.json`` has it."""
@@ -113,6 +128,8 @@ class Answer:
                 "p_value": _number(self.novelty_pvalue),
                 "detectable_share": _number(getattr(self.model, "detectable_share_", None)),
             },
+            "groups": [self._describe_group(j) for j in range(len(self.discovery.groups))],
+            **({} if self.parent is None else {"parent": dict(self.parent)}),
             "rows": {side: int(settings.pop(f"n_{side}", size)) for side, size in sizes.items()},
             "verdict": verdict and {"status": verdict.status, "reasons": list(verdict.reasons)},
             "warnings": list(self.warnings),
@@ -128,6 +145,18 @@ class Answer:
             "target_share": float(self.target_share[j]),
             "interval": [_number(bound) for bound in self.interval[j]],
             "rows_predicted": int(counts.get(self.classes[j], 0)),
+        }
+
+    def _describe_group(self, j: int) -> dict[str, Any]:
+        group = self.discovery.groups[j]
+        return {
+            "group": j + 1,
+            "share": group.share,
+            "interval": list(group.interval),
+            "rows": len(group.rows),
+            "purity": group.purity,
+            "nearest": None if group.nearest is None else str(group.nearest),
+            "traits": list(self.traits[j]) if self.traits else [],
         }
 
     def mix_table(self) -> list[tuple[str, ...]]:

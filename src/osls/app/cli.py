@@ -20,6 +20,7 @@ from osls.app.options import (
     MIN_ROWS,
     AdaptOptions,
     Against,
+    EffortName,
     Higher,
     ImageMode,
     MonitorOptions,
@@ -181,12 +182,20 @@ def adapt(
         TextMode, typer.Option(help="Features of free text; auto: minilm for up to 6,000 short texts.")
     ] = _ADAPT.text,
     images: Annotated[
-        ImageMode, typer.Option(help="Features of pictures; auto: efficientnet if installed.")
+        ImageMode,
+        typer.Option(
+            "--images",
+            "--encoder",
+            help="Features of pictures, of a pretrained network or of one trained here; "
+            "auto: efficientnet if installed.",
+        ),
     ] = _ADAPT.images,
     novel_label: Annotated[str, typer.Option(help="Name for what is new.")] = _ADAPT.novel_label,
-    fast: Annotated[
-        bool, typer.Option("--fast", help="Small models and three folds: a first look.")
-    ] = _ADAPT.fast,
+    effort: Annotated[
+        EffortName,
+        typer.Option(help="quick: small models, a first look; best: larger models."),
+    ] = _ADAPT.effort,
+    fast: Annotated[bool, typer.Option("--fast", help="The same as --effort quick.")] = False,
     max_rows: Annotated[
         int,
         typer.Option(min=MIN_ROWS, help="Fit on at most this many rows of either side; all are predicted."),
@@ -231,7 +240,7 @@ def adapt(
             novel_label=novel_label,
             ignore_target_label=ignore_target_label,
             allow_one_class=allow_one_class,
-            fast=fast,
+            effort="quick" if fast else effort,
             max_rows=max_rows,
             n_jobs=jobs or ALL_CORES,
         )
@@ -252,6 +261,34 @@ def adapt(
             overwrite=overwrite,
             safe_csv=safe_csv,
         )
+
+
+_Run = Annotated[Path, typer.Argument(help="The folder that osls adapt wrote.")]
+
+
+@app.command()
+def review(
+    run: _Run,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("review.html"),
+    rows: Annotated[int, typer.Option(min=1, help="Rows to ask about first, over all groups.")] = 20,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier page.")] = False,
+) -> None:
+    """Write a page that shows what is new in groups, asks for names, and exports them as labels.csv."""
+    _call("grow", "run_review", run, out, rows, overwrite=overwrite)
+
+
+@app.command()
+def absorb(
+    run: _Run,
+    labels: Annotated[
+        Path, typer.Argument(help="Labels of target rows: columns 'row' or an id, and 'label'.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the new answer; the old one stays as it is.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
+    safe_csv: _SafeCsv = False,
+) -> None:
+    """Learn the labels that a person gave to some of the new rows, and answer again with their classes."""
+    _call("grow", "run_absorb", run, labels, out, overwrite=overwrite, safe_csv=safe_csv)
 
 
 @app.command()
@@ -313,7 +350,6 @@ def monitor(
     ] = _MONITOR.out,
     against: Annotated[
         Against,
-        Higher,
         typer.Option(help="What a batch is compared with: the data of the fit, or the first batch."),
     ] = _MONITOR.against,
     level: Annotated[
@@ -363,6 +399,16 @@ def serve(
 ) -> None:
     """Answer for rows over HTTP: POST /predict and /batch, GET /health and /metrics. There is no login."""
     _call("serve", "run_serve", model, host, port, max_rows=max_rows, max_bytes=max_bytes)
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="The folder that osls adapt wrote, or 'model' in it.")],
+    out: Annotated[Path, typer.Argument(help="The file to write, .onnx.")] = Path("model.onnx"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier file.")] = False,
+) -> None:
+    """Write a model of a table as ONNX: the same answers wherever onnxruntime runs, without Python."""
+    _call("export", "run_export", model, out, overwrite=overwrite)
 
 
 app.add_typer(bench, name="bench")

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.exceptions import ConvergenceWarning
 
 from osls import __version__
@@ -28,9 +27,9 @@ from osls.app.tables.table_encoder import TableEncoder
 from osls.pulse import PULSE
 
 _Encoder = TableEncoder | PictureEncoder
-_FAST_NOTE = (
-    "This was a first look (fast): small models and three folds. Shares can be several points off; run it "
-    "without fast for figures to rely on."
+_QUICK_NOTE = (
+    "This was a first look (quick): small models and three folds. Shares can be several points off; run it "
+    "with the default effort for figures to rely on."
 )
 
 
@@ -43,6 +42,7 @@ class Fit:
     features: AnyArray
     warnings: tuple[str, ...]
     settings: Mapping[str, Any]
+    parent: Mapping[str, Any] | None = None
 
     def predictions(self) -> Iterator[pd.DataFrame]:
         """Yield the predictions of all target rows in order.
@@ -50,9 +50,9 @@ class Fit:
         Rows that were fitted on get their out-of-fold answers, the others those of the fitted model.
         """
         problem, adapted = self.problem, self.adapted
-        fitted = adapted.adapter.target_proba_
+        fitted, group = adapted.adapter.target_proba_, adapted.adapter.discover().group
         if not problem.is_sampled:
-            yield _numbered(tabulate(fitted, adapted.classes, problem.ids), problem.sampled_rows)
+            yield _numbered(tabulate(fitted, adapted.classes, problem.ids, group), problem.sampled_rows)
             return
         first = 0
         for place, batch in problem.target.placed_batches(adapted.encoder.used_columns):
@@ -62,7 +62,10 @@ class Fit:
             proba = np.empty((len(batch), len(adapted.classes)))
             proba[inside] = fitted[start:stop]
             proba[rest] = adapted.predict_proba(batch.iloc[rest], Place(place.name, first + rest))
-            answers = tabulate(proba, adapted.classes, problem.ids.iloc[first : first + len(batch)])
+            # Groups are those of the rows that were fitted on.
+            groups = np.full(len(batch), -1)
+            groups[inside] = group[start:stop]
+            answers = tabulate(proba, adapted.classes, problem.ids.iloc[first : first + len(batch)], groups)
             yield _numbered(answers, np.arange(first, first + len(batch)))
             first += len(batch)
 
@@ -77,14 +80,19 @@ class Fit:
                 predictions.index = problem.target.index
         else:
             ids = problem.ids.iloc[problem.sampled_rows]
-            answers = tabulate(model.target_proba_, adapted.classes, ids)
+            answers = tabulate(model.target_proba_, adapted.classes, ids, model.discover().group)
             predictions = _numbered(answers, problem.sampled_rows)
         if every_row and problem.is_sampled:
             rows, features = problem.target.read(problem.columns), _encode_all(problem, adapted.encoder)
+        groups = model.discover()
+        if every_row and problem.is_sampled:
+            groups = groups.among(problem.sampled_rows, problem.n_target)
+        source_share = np.zeros(len(adapted.classes))
+        source_share[: len(problem.class_counts)] = problem.class_counts / problem.n_source
         return AdaptAnswer(
             kind=adapted.kind,
             classes=adapted.classes,
-            source_share=np.append(problem.class_counts / problem.n_source, 0.0),
+            source_share=source_share,
             target_share=model.target_marginal_,
             interval=model.marginal_interval_,
             level=model.level,
@@ -99,6 +107,8 @@ class Fit:
             model=model,
             command=command,
             settings=self.settings,
+            groups=groups,
+            parent=self.parent,
             adapted=adapted,
         )
 
@@ -117,7 +127,7 @@ def fit_problem(problem: Problem, options: AdaptOptions, say: Callable[[str], No
     encoder, X, X_target = _encode(problem, options)
     problem = _with_detected_ids(problem, encoder)
     say("Fitting")
-    model = make_adapter(options, X, X.shape[0] + X_target.shape[0])
+    model = make_adapter(options)
     notes = fit_quietly(model, X, problem.labels, X_target)
     settings = _settings(problem, options, encoder, time.perf_counter() - started)
     adapted = Adapted(
@@ -129,8 +139,8 @@ def fit_problem(problem: Problem, options: AdaptOptions, say: Callable[[str], No
         tuple(problem.ids.columns),
         {**settings, "source_share": (problem.class_counts / problem.n_source).tolist()},
     )
-    if options.fast:
-        notes.append(_FAST_NOTE)
+    if options.effort == "quick":
+        notes.append(_QUICK_NOTE)
     return Fit(problem, adapted, X_target, (*problem.warnings, *encoder.warnings_, *notes), settings)
 
 
@@ -173,7 +183,7 @@ def _encode_all(problem: Problem, encoder: _Encoder) -> AnyArray:
 # -- The model --------------------------------------------------------------------------------------
 
 
-def make_adapter(options: AdaptOptions, X: Any, n_rows: int) -> PULSE:
+def make_adapter(options: AdaptOptions) -> PULSE:
     """Return the adapter that the options ask for, unfitted."""
     if isinstance(options.method, PULSE):
         return clone(options.method)  # type: ignore[no-any-return]
@@ -182,9 +192,9 @@ def make_adapter(options: AdaptOptions, X: Any, n_rows: int) -> PULSE:
         "level": options.level,
         "random_state": options.random_state,
         "novel_label": options.novel_label,
+        "effort": options.effort,
         "n_jobs": options.n_jobs,
         "verbose": options.verbose,
-        **(_fast_parameters(X, n_rows, options.n_jobs) if options.fast else {}),
         **options.parameters,
     }
     known = PULSE().get_params(deep=False)
@@ -192,17 +202,6 @@ def make_adapter(options: AdaptOptions, X: Any, n_rows: int) -> PULSE:
         if name not in known:
             raise TypeError(f"adapt() has no argument {name!r}, and neither has PULSE.")
     return PULSE(**parameters)
-
-
-def _fast_parameters(X: Any, n_rows: int, n_jobs: int | None) -> dict[str, Any]:
-    model: Any = ExtraTreesClassifier(50, min_samples_leaf=max(1, n_rows // 10_000), n_jobs=n_jobs)
-    if sparse.issparse(X):
-        model = "linear"
-    elif X.ndim == 4:
-        model = "convnet"
-    few = {"n_folds": 3, "rounds": 1, "n_bootstrap": 50}
-    steps = {"max_steps": 300} if model == "convnet" else {}
-    return {"source_classifier": model, "discriminator": model, **few, **steps}
 
 
 def fit_quietly(model: PULSE, X: AnyArray, y: AnyArray, X_target: AnyArray) -> list[str]:
@@ -223,7 +222,7 @@ def _settings(problem: Problem, options: AdaptOptions, encoder: _Encoder, second
     packages = ("numpy", "scikit-learn", "torch", "pandas", "pyarrow")
     return {
         "method": options.method if isinstance(options.method, str) else repr(options.method),
-        "fast": options.fast,
+        "effort": options.effort,
         "seed": options.random_state,
         "seconds": round(seconds, 1),
         "source": problem.places[0].name,

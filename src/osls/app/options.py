@@ -17,6 +17,7 @@ TextMode = Literal["auto", "tfidf", "minilm"]
 ImageMode = Literal["auto", "efficientnet", "scratch"]
 Against = Literal["fit", "first"]
 Higher = Literal["new", "known"]
+EffortName = Literal["balanced", "quick", "best"]
 
 # Fewer rows than this on either side are too few to fit on.
 MIN_ROWS = 20
@@ -46,7 +47,7 @@ class AdaptOptions:
     novel_label: str = "novel"
     ignore_target_label: bool = False
     allow_one_class: bool = False
-    fast: bool = False
+    effort: EffortName = "balanced"
     # With this many rows the sampling error of a share is below 0.4%; more rows cost time.
     max_rows: int = 20_000
     n_jobs: int | None = None
@@ -81,7 +82,11 @@ class AdaptOptions:
             raise ValueError(
                 f"{next(iter(self.parameters))} has no effect if method is a PULSE instance; set it there."
             )
-        for name, choices in (("text", get_args(TextMode)), ("images", get_args(ImageMode))):
+        for name, choices in (
+            ("text", get_args(TextMode)),
+            ("images", get_args(ImageMode)),
+            ("effort", get_args(EffortName)),
+        ):
             if getattr(self, name) not in choices:
                 *others, last = map(repr, choices)
                 raise ValueError(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
-from osls._core.arrays import Floats
+from osls._core.arrays import Floats, Ints
 from osls._core.saving import saveable
 from osls._core.screen import Screen
 from osls.app.files.opening import FolderRows, open_rows
@@ -77,10 +77,17 @@ class Adapted:
         return self.adapter.predict_proba(self.encoder.transform(rows, place))
 
 
-def tabulate(proba: Floats, classes: Sequence[str], ids: pd.DataFrame) -> pd.DataFrame:
-    """Return probabilities as the columns that people and programs read."""
+def tabulate(
+    proba: Floats, classes: Sequence[str], ids: pd.DataFrame, group: Ints | None = None
+) -> pd.DataFrame:
+    """Return probabilities, and groups if given (-1: none), as the columns that people and programs read."""
     predicted = np.asarray(classes, dtype=object)[proba.argmax(axis=1)]
-    answers = {"predicted": pd.Series(predicted, dtype=TEXT_DTYPE), "novel": proba[:, -1].astype(np.float32)}
+    answers: dict[str, Any] = {
+        "predicted": pd.Series(predicted, dtype=TEXT_DTYPE),
+        "novel": proba[:, -1].astype(np.float32),
+    }
+    if group is not None:
+        answers["group"] = pd.Series(group + 1, dtype="Int64").mask(group < 0)
     shares = {f"p_{name}": proba[:, j].astype(np.float32) for j, name in enumerate(classes[:-1])}
     return pd.concat([ids.reset_index(drop=True), pd.DataFrame({**answers, **shares})], axis=1)
 

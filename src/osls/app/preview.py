@@ -94,10 +94,11 @@ def _duration(problem: Problem, encoder: TableEncoder | None, options: AdaptOpti
     kinds = set() if encoder is None else {column.kind for column in encoder.columns_}
     if encoder is None or kinds & {"tfidf", "minilm"}:
         return [
-            "How long it takes depends on the encoder of texts or pictures; --max-rows and --fast shorten it."
+            "How long it takes depends on the encoder of texts or pictures; --max-rows and --effort quick "
+            "shorten it."
         ]
     rows = len(problem.labels) + len(problem.sampled_rows)
     width = max(1.0, (len(encoder.feature_names_) / _WIDTH) ** 0.5)
-    seconds = max(2.0, _SECONDS_A_ROW * rows * width / (_FAST if options.fast else 1))
+    seconds = max(2.0, _SECONDS_A_ROW * rows * width / (_FAST if options.effort == "quick" else 1))
     words = f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
     return [f"A fit on {rows:,} rows takes about {words} on one core; more cores shorten it somewhat."]

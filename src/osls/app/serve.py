@@ -9,19 +9,27 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from osls import __version__
+from osls._core.arrays import AnyArray, Floats
 from osls._core.extras import require
+from osls.app.export import to_onnx
 from osls.app.files.reader import InputError, Place, did_you_mean
 from osls.app.predict import Adapted, load_adapted
+from osls.app.tables.table_encoder import TableEncoder
+from osls.pulse import PULSE
 from osls.training.predictors import SklearnModels
 
 _REQUEST = Place("the request")
+_DIGITS = 7
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -81,9 +89,10 @@ class _Service:
     def __init__(self, adapted: Adapted, limits: Limits):
         if adapted.kind == "images":
             raise InputError("models of pictures cannot be served; use osls predict on the folder.")
-        _use_one_thread(adapted.adapter._predictor)
+        self.predict = _predictor(adapted)
         prometheus = require("prometheus_client", extra="serve")
         self.adapted, self.limits = adapted, limits
+        self.columns = adapted.encoder.used_columns
         self.responses = require("starlette.responses", extra="serve")
         self.threads = require("starlette.concurrency", extra="serve")
         self._prometheus = prometheus
@@ -134,24 +143,40 @@ class _Service:
             raise Refused(413, f"the request has {len(rows)} rows, at most {self.limits.rows} are taken.")
         if not rows:
             return []
-        frame = pd.DataFrame(rows)
-        self._check_columns(frame)
-        answers = self.adapted.predict(frame, _REQUEST)
-        for name, count in answers["predicted"].value_counts().items():
-            self.rows.labels(str(name)).inc(int(count))
-        records: list[dict[str, Any]] = json.loads(answers.to_json(orient="records"))
-        return records
+        given = set().union(*rows)
+        self._check_columns(given)
+        proba = self.predict(self._features(rows))
+        best = proba.argmax(axis=1)
+        classes, ids = self.adapted.classes, [name for name in self.adapted.ids if name in given]
+        for j, count in enumerate(np.bincount(best, minlength=len(classes)).tolist()):
+            if count:
+                self.rows.labels(classes[j]).inc(count)
+        # Without a table in between, which takes longer to build than a few rows to answer.
+        names = ("novel", *(f"p_{name}" for name in classes[:-1]))
+        values = proba[:, [-1, *range(len(classes) - 1)]].round(_DIGITS).tolist()
+        return [
+            {name: row.get(name) for name in ids}
+            | {"predicted": classes[j]}
+            | dict(zip(names, shares, strict=True))
+            for row, j, shares in zip(rows, best.tolist(), values, strict=True)
+        ]
 
-    def _check_columns(self, frame: pd.DataFrame) -> None:
-        for column in self.adapted.encoder.used_columns:
-            if column not in frame.columns:
-                hint = did_you_mean(column, map(str, frame.columns))
+    def _features(self, rows: list[Mapping[str, Any]]) -> AnyArray:
+        """Encode rows; a table of pandas, which takes longer than the model, is made only if it is needed."""
+        encoder = self.adapted.encoder
+        plain = encoder.transform_records(rows) if isinstance(encoder, TableEncoder) else None
+        return encoder.transform(pd.DataFrame(rows), _REQUEST) if plain is None else plain
+
+    def _check_columns(self, given: set[str]) -> None:
+        for column in self.columns:
+            if column not in given:
+                hint = did_you_mean(column, sorted(given))
                 raise Refused(422, f"there is no column {column!r}, which the model needs; {hint}")
 
     async def health(self, request: Any) -> Any:
         """Say that the model is loaded, and what it needs."""
-        columns, classes = self.adapted.encoder.used_columns, list(self.adapted.classes)
-        found = {"status": "ok", "osls": __version__, "classes": classes, "columns": columns}
+        classes = list(self.adapted.classes)
+        found = {"status": "ok", "osls": __version__, "classes": classes, "columns": self.columns}
         return self.responses.JSONResponse(found)
 
     async def metrics(self, request: Any) -> Any:
@@ -160,7 +185,35 @@ class _Service:
         return self.responses.Response(text, media_type="text/plain; version=0.0.4")
 
 
-def _use_one_thread(predictor: Any) -> None:
+def _predictor(adapted: Adapted) -> Callable[[AnyArray], Floats]:
+    """Return what turns features into probabilities: a graph of ONNX if there can be one, else the model.
+
+    Ten forests that are asked tree by tree take a tenth of a second for one row, and the graph a hundredth
+    of that, with answers that agree to 1e-5.
+    """
+    model: PULSE = adapted.adapter
+    if find_spec("onnxruntime") is not None and find_spec("onnx") is not None:
+        with suppress(InputError):
+            return _graph(to_onnx(model))
+    use_one_thread(model._predictor)
+    return model.predict_proba
+
+
+def _graph(content: bytes) -> Callable[[AnyArray], Floats]:
+    runtime = require("onnxruntime", extra="serve")
+    options = runtime.SessionOptions()
+    # Every request has a thread of its own already.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+    def predict(features: AnyArray) -> Floats:
+        rows = np.ascontiguousarray(features, dtype=np.float64)
+        return np.asarray(session.run(["probabilities"], {"X": rows})[0], dtype=np.float64)
+
+    return predict
+
+
+def use_one_thread(predictor: Any) -> None:
     """Let forests answer in the thread that asks: starting others takes longer than a few rows do."""
     if isinstance(predictor, SklearnModels):
         for model in predictor.models:
@@ -169,7 +222,7 @@ def _use_one_thread(predictor: Any) -> None:
         return
     for part in vars(predictor).values():
         if hasattr(part, "predict_proba") and type(part).__module__.startswith("osls."):
-            _use_one_thread(part)
+            use_one_thread(part)
 
 
 def _parse(body: bytes) -> Any:

@@ -34,7 +34,7 @@ class BackpropODA(DeepAdapter):
     threshold : float, optional
         Smallest p / (p + p_unknown) of a known row, with p the probability of its best known class; 0.5
         predicts the most probable class.
-    network, max_steps, callback, novel_label, device, random_state
+    network, max_steps, patience, callback, novel_label, device, random_state
         As in :class:`osls.baselines.deep.DeepAdapter`.
 
     References

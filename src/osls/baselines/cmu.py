@@ -59,7 +59,7 @@ class CMU(DeepAdapter):
         False drops the adversarial loss.
     threshold : float, optional
         w_0, in [0, 1].
-    network, max_steps, callback, novel_label, device, random_state
+    network, max_steps, patience, callback, novel_label, device, random_state
         As in :class:`osls.baselines.deep.DeepAdapter`.
 
     Notes

@@ -73,7 +73,7 @@ class DANCE(DeepAdapter):
         False drops the entropy separation (section E.5 of the OSLS paper).
     threshold : float, optional
         Smallest score 1 - H / log k of a known row; 0.5 is the paper's rule H <= log(k) / 2.
-    network, max_steps, callback, novel_label, device, random_state
+    network, max_steps, patience, callback, novel_label, device, random_state
         As in :class:`osls.baselines.deep.DeepAdapter`.
 
     References

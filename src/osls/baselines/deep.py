@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from osls._core.arrays import AnyArray, Floats
+from osls._core.arrays import AnyArray, Bools, Floats
 from osls._core.parameters import AtLeast, Constraint
 from osls._core.progress import History
 from osls._core.validation import check_folds, stack_rows
@@ -24,8 +24,9 @@ from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.baselines.rejection import known_odds, predicted_mix, reject
 from osls.training.nets.features import FeatureFactory, new_features
 from osls.training.predictors import Encoder, encoder_for
-from osls.training.sampling import EpochSampler
+from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import (
+    Plateau,
     Schedule,
     Trainer,
     as_tensor,
@@ -60,6 +61,7 @@ class Fit:
     target: Tensor
     k: int
     history: History
+    held_out: Bools
     kept: dict[str, Any] = field(default_factory=dict)
 
     def score_target(self, head: Callable[[Tensor], Tensor]) -> Tensor:
@@ -67,6 +69,13 @@ class Fit:
         self.net.eval()
         out = score_rows(lambda rows: head(self.net["features"](rows)), self.target)
         return torch.from_numpy(out).to(self.target.device)
+
+    def held_out_accuracy(self) -> float:
+        """Accuracy of the classifier among the known classes, on the source rows that are held out."""
+        self.net.eval()
+        rows = torch.from_numpy(self.held_out).to(self.source.device)
+        logits = score_rows(lambda x: self.net["classifier"](self.net["features"](x)), self.source[rows])
+        return float(np.mean(logits[:, : self.k].argmax(axis=1) == self.y[rows].cpu().numpy()))
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,10 @@ class DeepAdapter(OpenSetAdapter):
         ``out_features``; by default an MLP for tables and a small convnet for images.
     max_steps : int, optional
         Optimiser steps; by default about thirty epochs and at least 1,000.
+    patience : int, optional
+        A phase of the training stops when the classifier's accuracy on a held-out fifth of the source has not
+        increased for so many epochs (the paper's rule). By default all steps are taken, and no source row is
+        held out.
     callback : callable, optional
         Called after each epoch with its number and the target's current probabilities. If you have the
         target's labels you can track the accuracy; the method never sees them.
@@ -122,7 +135,10 @@ class DeepAdapter(OpenSetAdapter):
     # Whether source batches hold every class equally often.
     balanced: ClassVar[bool] = False
 
-    parameter_constraints: ClassVar[Mapping[str, Constraint]] = {"max_steps": AtLeast(1, optional=True)}
+    parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "max_steps": AtLeast(1, optional=True),
+        "patience": AtLeast(1, optional=True),
+    }
 
     known_score_: Floats
     known_labels_: AnyArray
@@ -138,6 +154,7 @@ class DeepAdapter(OpenSetAdapter):
         threshold: float | None = None,
         network: FeatureFactory | None = None,
         max_steps: int | None = None,
+        patience: int | None = None,
         callback: Callback | None = None,
         novel_label: Any = None,
         device: str = "auto",
@@ -147,6 +164,7 @@ class DeepAdapter(OpenSetAdapter):
         self.threshold = threshold
         self.network = network
         self.max_steps = max_steps
+        self.patience = patience
         self.callback = callback
         self.novel_label = novel_label
         self.device = device
@@ -197,15 +215,20 @@ class DeepAdapter(OpenSetAdapter):
         device = resolve_device(self.device)
         encoder = encoder_for(self.network, pool)
         rows = as_tensor(encoder(pool), device)
-        schedule = schedule_for(self.network, len(rows), steps=self.max_steps)
+        n = len(task.y)
+        held_out = self._held_out(task)
+        trained = max(int(np.sum(~held_out)), len(rows) - n)
+        schedule = schedule_for(self.network, len(rows), steps=self.max_steps, patience=self.patience).over(
+            trained
+        )
         with seeded(int(task.rng.integers(2**31))) as generator:
             features = new_features(self.network, tuple(rows.shape[1:]), len(rows))
             width = int(features.out_features)  # type: ignore[arg-type]
             net = nn.ModuleDict({"features": features, **self._heads(width, task.k)}).to(device)
-            n = len(task.y)
             y = torch.from_numpy(task.y).to(device)
-            fit = Fit(net, rows[:n], y, rows[n:], task.k, task.history)
+            fit = Fit(net, rows[:n], y, rows[n:], task.k, task.history, held_out)
             weight = 1 / np.bincount(task.y)[task.y] if self.balanced else np.ones(n)
+            weight[held_out] = 0
             draw = _Drawer(fit, weight, schedule.batch_size, generator)
             ends = np.round(np.cumsum([phase.share for phase in phases]) * schedule.steps).astype(int)
             for phase, steps in zip(phases, np.diff(ends, prepend=0).tolist(), strict=True):
@@ -213,10 +236,16 @@ class DeepAdapter(OpenSetAdapter):
         net.eval()
         return fit, encoder
 
+    def _held_out(self, task: Task) -> Bools:
+        """Mark the source rows by which to stop: a fifth, or none if nothing is to be stopped."""
+        if self.patience is None:
+            return np.zeros(len(task.y), dtype=bool)
+        return np.asarray(assign_folds(task.y, 1, task.rng, task.copy_of) == 0)
+
     def _run(self, phase: Phase, fit: Fit, draw: _Drawer, schedule: Schedule) -> None:
         trainer = Trainer(fit.net, schedule)
-        epoch = max(1, max(len(fit.source), len(fit.target)) // schedule.batch_size)
-        started = 0
+        epoch = schedule.epoch(max(int(np.sum(~fit.held_out)), len(fit.target)))
+        ceased, started = Plateau(schedule.patience), 0
 
         def loss_of_next_batch() -> Tensor:
             nonlocal started
@@ -226,6 +255,8 @@ class DeepAdapter(OpenSetAdapter):
         phase.before_epoch(fit)
         for loss in trainer.epochs(loss_of_next_batch, schedule.ends(epoch)):
             self._record(phase.name, loss, fit)
+            if ceased and ceased(fit.held_out_accuracy()):
+                break
             if trainer.steps_done < schedule.steps:
                 phase.before_epoch(fit)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
 
 from osls._core.arrays import AnyArray, Floats, Ints, with_novel
-from osls._core.parameters import inherit_parameters
+from osls._core.parameters import AtLeast, Constraint, inherit_parameters
 from osls._core.saving import kept_as, saveable
 from osls.base import Adaptation, Task, combine
 from osls.baselines.source_only import SourceOnly
@@ -61,7 +61,7 @@ class OpenSetEM(SourceOnly):
         From class probabilities (n, k) to scores that are larger for rows of known classes.
     reference_discount : float, default=2.0
         Divides the reference's mean score, because synthetic rows are easier to detect than real novel ones.
-    n_folds, max_steps, novel_label, device, n_jobs, random_state
+    n_folds, max_steps, patience, novel_label, device, n_jobs, random_state
         As in :class:`osls.PULSE`.
 
     References
@@ -79,6 +79,8 @@ class OpenSetEM(SourceOnly):
     >>> bool(0 <= model.novel_prevalence_ <= 1)
     True
     """
+
+    parameter_constraints: ClassVar[Mapping[str, Constraint]] = {"n_folds": AtLeast(2)}
 
     def __init__(
         self,

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot, softplus
 
+from osls.pu.losses import Surrogate, loss_as_negative
+
 
 class _Reversal(torch.autograd.Function):
     """Identity forwards, minus ``strength`` times the gradient backwards."""
@@ -95,6 +97,22 @@ def k_positive_unlabeled(source: Tensor, y: Tensor, target: Tensor, kept: Tensor
     positive = softplus(-source.gather(-1, y.unsqueeze(-1))).mean()
     negative = (kept * softplus(target)).sum(dim=-2) / kept.sum(dim=-2).clamp_min(1)
     return positive + negative.mean()
+
+
+def k_unbiased(
+    source: Tensor, y: Tensor, target: Tensor, alpha: Tensor, *, surrogate: Surrogate, clipped: bool
+) -> Tensor:
+    """Mean over k heads of the unbiased PU risk (uPU), clipped at zero where that is asked for (nnPU).
+
+    ``alpha`` has the share of each head's class. The formulas are :func:`osls.pu.losses.upu` and
+    :func:`osls.pu.losses.nnpu`; a head without a positive in the batch has only the target's term.
+    """
+    own = one_hot(y, source.shape[-1]).to(source.dtype)
+    count = own.sum(dim=-2).clamp_min(1)
+    as_positive = (own * loss_as_negative(-source, surrogate)).sum(dim=-2) / count
+    as_negative = (own * loss_as_negative(source, surrogate)).sum(dim=-2) / count
+    rest = loss_as_negative(target, surrogate).mean(dim=-2) - alpha * as_negative
+    return (alpha * as_positive + (rest.clamp_min(0) if clipped else rest)).mean()
 
 
 class Uncertainty(NamedTuple):

@@ -40,11 +40,13 @@ class SeparateToAdapt(DeepAdapter):
         Share of a batch that counts as certainly novel, and as certainly known (2 of 32 for the authors).
     alignment, confidence, novelty : float, default=0.3, 0.1, 0.3
         Weights of the adversarial loss, of the entropy of target rows, and of the novel class's loss.
+    original : bool, default=False
+        True: as the authors have it, see the notes.
     align : bool, default=True
         False drops the adversarial loss.
     threshold : float, optional
         As in :class:`osls.baselines.BackpropODA`; 0.5 is the most probable of the k+1 classes.
-    network, max_steps, callback, novel_label, device, random_state
+    network, max_steps, patience, callback, novel_label, device, random_state
         As in :class:`osls.baselines.deep.DeepAdapter`.
 
     Notes
@@ -53,7 +55,8 @@ class SeparateToAdapt(DeepAdapter):
     scratch and do change, so the separator's weights are computed once, on the features it was trained on.
     Also, the rows most similar to *any* class, which the authors take as certainly known, are here all of the
     one or two easiest classes: the separator learns those against the rest, and ranks the novel rows hardly
-    lower than the known ones. So each class selects its own rows.
+    lower than the known ones. So each class selects its own rows. ``original=True`` goes back to the authors'
+    rule in both: the rows most similar to any class, and weights by the features before each epoch.
 
     References
     ----------
@@ -79,6 +82,7 @@ class SeparateToAdapt(DeepAdapter):
         alignment: float = 0.3,
         confidence: float = 0.1,
         novelty: float = 0.3,
+        original: bool = False,
         **shared: Any,
     ):
         super().__init__(**shared)
@@ -86,6 +90,7 @@ class SeparateToAdapt(DeepAdapter):
         self.alignment = alignment
         self.confidence = confidence
         self.novelty = novelty
+        self.original = original
 
     def _heads(self, width: int, k: int) -> dict[str, nn.Module]:
         return {
@@ -103,7 +108,7 @@ class SeparateToAdapt(DeepAdapter):
             Phase("similarity", 0.18, self._learn_similarity),
             Phase("separation", 0.14, self._separate),
             Phase("adaptation", 0.54, self._adapt_known, self._hold_weights),
-            Phase("novel class", 0.14, self._learn_novel),
+            Phase("novel class", 0.14, self._learn_novel, self._hold_weights),
         ]
 
     def _learn_similarity(self, fit: Fit, batch: Batch) -> Tensor:
@@ -111,15 +116,17 @@ class SeparateToAdapt(DeepAdapter):
 
     def _separate(self, fit: Fit, batch: Batch) -> Tensor:
         similarity = fit.net["similarity"](batch.target).detach()
-        novel, _ = extremes(similarity.amax(dim=1), self.extreme)
-        known = similarity.argmax(dim=0).unique()
+        novel, known = extremes(similarity.amax(dim=1), self.extreme)
+        if not self.original:
+            known = similarity.argmax(dim=0).unique()
         separator, features = fit.net["separator"], batch.target.detach()
         return self._learn_similarity(fit, batch) + domain_loss(
             separator(features[known]), separator(features[novel])
         )
 
     def _hold_weights(self, fit: Fit) -> None:
-        if "known_weight" not in fit.kept:
+        """Weigh the target rows by the separator: once, or (``original``) anew before every epoch."""
+        if self.original or "known_weight" not in fit.kept:
             fit.kept["known_weight"] = fit.score_target(fit.net["separator"]).sigmoid()
 
     def _adapt_known(self, fit: Fit, batch: Batch, progress: float | None = None) -> Tensor:

@@ -31,6 +31,9 @@ class SourceOnly(OpenSetAdapter):
         The model.
     n_folds : int, default=5
         Number of folds; 1 trains a single model and holds out a fifth of the rows, as in the paper.
+    patience : int, optional
+        Networks stop when their accuracy on held-out rows has not increased for so many epochs (the paper's
+        rule); by default all steps are taken.
     max_steps, novel_label, device, n_jobs, random_state
         As in :class:`osls.PULSE`.
 
@@ -47,6 +50,7 @@ class SourceOnly(OpenSetAdapter):
     parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "n_folds": AtLeast(1),
         "max_steps": AtLeast(1, optional=True),
+        "patience": AtLeast(1, optional=True),
     }
 
     def __init__(
@@ -55,6 +59,7 @@ class SourceOnly(OpenSetAdapter):
         source_classifier: LearnerSpec = "auto",
         n_folds: int = 5,
         max_steps: int | None = None,
+        patience: int | None = None,
         novel_label: Any = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -63,6 +68,7 @@ class SourceOnly(OpenSetAdapter):
         self.source_classifier = source_classifier
         self.n_folds = n_folds
         self.max_steps = max_steps
+        self.patience = patience
         self.novel_label = novel_label
         self.device = device
         self.n_jobs = n_jobs
@@ -86,6 +92,7 @@ class SourceOnly(OpenSetAdapter):
             self.source_classifier,
             task.X,
             max_steps=self.max_steps,
+            patience=self.patience,
             device=self.device,
             n_jobs=self.n_jobs,
         )

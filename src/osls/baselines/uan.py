@@ -41,7 +41,7 @@ class UAN(DeepAdapter):
         False drops the adversarial loss; d' stays, because the rule for novel rows needs it.
     threshold : float, optional
         w_0, in [-1, 1].
-    network, max_steps, callback, novel_label, device, random_state
+    network, max_steps, patience, callback, novel_label, device, random_state
         As in :class:`osls.baselines.deep.DeepAdapter`.
 
     References

@@ -74,6 +74,13 @@ def data_folders() -> list[Path]:
     return ([Path(named).expanduser()] if named else []) + [cache_folder() / "data"]
 
 
+def find_file(source: str) -> Path | None:
+    """Return a file by its path, or by its name in the folders of data; None if it is in neither."""
+    given = Path(source).expanduser()
+    places = (given, *(folder / given.name for folder in data_folders()))
+    return next((path for path in places if path.is_file()), None)
+
+
 def prepared(name: str, key: Any, build: Callable[[Path], tuple[AnyArray, Sequence[str]]]) -> Labelled:
     """Return a data set from the cache, or prepare it and store it there.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,9 @@ def _encoded_images(
     load: Callable[..., Labelled], *, encoder: Any = "efficientnet", size: int = 64, download: bool = False
 ) -> Labelled:
     """Load a data set of images as the features of an image encoder (EfficientNet-Lite0: 1280)."""
-    images = load(download=download)
+    # Files are read at the size that the encoder wants; arrays have a size of their own.
+    at_size = {"size": size} if "size" in signature(load).parameters else {}
+    images = load(download=download, **at_size)
     X = encoders.cached(encoders.image_encoder(encoder, size=size), np.asarray(images.X))
     return Labelled(X, images.y, images.class_names)
 
@@ -82,7 +85,7 @@ def _encoded_images(
 _BARE = ("headers", "footers", "quotes")
 # One benign and one malignant tumour are novel.
 _TUMOURS = ((0, 1, 2, 3), (4, 5, 6, 7))
-_cifar10 = partial(load_cifar, CIFAR10)
+_cifar10, _cifar100 = partial(load_cifar, CIFAR10), partial(load_cifar, CIFAR100)
 
 
 def _table(name: str, classes: int, novel: tuple[int, int], max_rows: int | None = None) -> Dataset:
@@ -106,7 +109,7 @@ DATASETS = {
         _table("covtype", 7, novel=(1, 2), max_rows=20_000),
         # The paper's data sets.
         Dataset("cifar10", _cifar10, novel=(1, 1), classes=10),
-        Dataset("cifar100", partial(load_cifar, CIFAR100), novel=(15, 15), classes=100),
+        Dataset("cifar100", _cifar100, novel=(15, 15), classes=100),
         Dataset("entity30", load_entity30, novel=(6, 6), classes=30),
         Dataset("tabula-muris", load_tabula_muris, novel=(29, 29), classes=57),
         Dataset("dermnet", load_dermnet, novel=(5, 5), classes=23),
@@ -129,6 +132,14 @@ DATASETS = {
             novel_groups=_TUMOURS,
         ),
         Dataset("cifar10-effnet", partial(_encoded_images, _cifar10), novel=(1, 1), classes=10),
+        Dataset("cifar100-effnet", partial(_encoded_images, _cifar100), novel=(15, 15), classes=100),
+        Dataset(
+            "utkface-effnet",
+            partial(_encoded_images, load_utkface),
+            novel=(1, 1),
+            classes=8,
+            novel_groups=((7,),),
+        ),
     )
 }
 

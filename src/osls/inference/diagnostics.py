@@ -179,7 +179,7 @@ def _assumption(scores: HeldOutScores, mix: Floats, known_mix: Floats, names: li
     weight = scores.weights(known_mix)
     kappa_s, kappa_t = known_probability(source, target, weight, 1 - float(mix[-1]))
     rejected = kappa_s < 0.5
-    by_class = np.array([rejected[scores.y == j].mean() for j in range(len(names))])
+    by_class = scores.by_class(rejected)
     share = float(np.average(rejected, weights=weight)) if mix[-1] > 0 else 0.0
     spread = float(np.median(by_class)) > _SOURCE_REJECTED / 2
     worst = names[int(np.argmax(by_class * (mix[:-1] > _ABSENT)))]
@@ -338,8 +338,9 @@ def _calibration(scores: HeldOutScores, bins: int = 10) -> Check:
     confidence = scores.class_source.max(axis=1)
     hit = scores.class_source.argmax(axis=1) == scores.y
     cell = np.minimum((confidence * bins).astype(int), bins - 1)
-    gap = np.bincount(cell, weights=hit - confidence, minlength=bins)
-    error = float(np.abs(gap).sum() / len(cell))
+    weight = np.ones(len(cell)) if scores.weight is None else scores.weight
+    gap = np.bincount(cell, weights=weight * (hit - confidence), minlength=bins)
+    error = float(np.abs(gap).sum() / weight.sum())
     message = f"The source classifier's probabilities are off by {error:.2f} on average."
     return Check("calibration", error, _CALIBRATION, error <= _CALIBRATION, message)
 

@@ -55,6 +55,7 @@ def expected_accuracy(
     *,
     level: float,
     rng: np.random.Generator,
+    weight: Floats | None = None,
 ) -> ExpectedAccuracy:
     """Estimate the accuracy of ``answers_target``.
 
@@ -70,6 +71,8 @@ def expected_accuracy(
         Level of both intervals.
     rng : Generator
         Random stream of the simulation behind the interval.
+    weight : array of shape (n,), optional
+        How much each source row counts.
 
     Examples
     --------
@@ -86,9 +89,10 @@ def expected_accuracy(
     (0.95, array([0.9, 0.9, 1. ]))
     """
     k = len(mix) - 1
-    sizes = np.bincount(y, minlength=k)
-    right = np.bincount(y[answers_source == y], minlength=k)
-    lost = np.bincount(y[answers_source == k], minlength=k)
+    each = _as_rows(y, weight, k)
+    sizes = np.bincount(y, each, minlength=k)
+    right = np.bincount(y, each * (answers_source == y), minlength=k)
+    lost = np.bincount(y, each * (answers_source == k), minlength=k)
     called_novel = float(np.mean(answers_target == k))
     right_novel = _right_novel(mix, lost / sizes, called_novel)
     by_class = np.append(right / sizes, right_novel / mix[-1] if mix[-1] > 0 else np.nan)
@@ -108,6 +112,14 @@ def expected_accuracy(
     # Around the estimate: half a row each would shift the simulated centre in small classes.
     low, high = np.quantile(np.array(draws) - np.median(draws), [0.5 - level / 2, 0.5 + level / 2]) + overall
     return ExpectedAccuracy(overall, (float(max(low, 0.0)), float(min(high, 1.0))), by_class)
+
+
+def _as_rows(y: Ints, weight: Floats | None, k: int) -> Floats:
+    """Scale weights so that those of a class sum to the number of equal rows that they are worth."""
+    if weight is None:
+        return np.ones(len(y))
+    total, squares = (np.bincount(y, values, minlength=k) for values in (weight, weight**2))
+    return np.asarray(weight * (total / squares)[y])
 
 
 def _right_novel(mix: Floats, lost: Floats, called_novel: float) -> float:

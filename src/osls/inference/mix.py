@@ -17,7 +17,7 @@ from osls._core.arrays import Floats, Ints, effective_size, with_novel
 from osls.inference.calibrated import calibrated_interval, known_factor
 from osls.inference.novelty import NoveltyTest, novelty_test
 from osls.inference.separation import inseparable_groups, share_out, widen
-from osls.mixture import BBE, MixtureEstimator, bbe_by_class
+from osls.mixture import BBE, MixtureEstimator, shares_by_class
 from osls.shift.joint import JointEstimate, joint_estimate
 from osls.shift.scores import HeldOutScores
 from osls.shift.separability import refined_marginal, separability_marginal
@@ -164,9 +164,10 @@ class MixFromScores:
         return interval
 
     def _first_marginal(self, scores: HeldOutScores) -> Floats:
-        """p'_t from bins only, or by the separability variant if ``shift`` says so."""
+        """p'_t from bins only (class by class: from ``mixture``), or by the separability variant."""
         if self.shift == "bbe":
-            return bbe_by_class(scores.class_source, scores.y, scores.class_target).marginal
+            parts = (scores.class_source, scores.y, scores.class_target)
+            return shares_by_class(*parts, self.mixture, scores.weight).marginal
         if self.shift == "separability":
             return separability_marginal(scores, clone(self.mixture))
         return _joint(scores).mix
@@ -174,7 +175,7 @@ class MixFromScores:
 
 def _joint(scores: HeldOutScores) -> JointEstimate:
     """Return the joint estimate, normalised to sum one, and its errors."""
-    mix, error = joint_estimate(scores.domain_source, scores.y, scores.domain_target)
+    mix, error = joint_estimate(scores.domain_source, scores.y, scores.domain_target, scores.weight)
     total = float(mix.sum())
     if total == 0:
         # No known class was found in the target: fall back to the source's mix.

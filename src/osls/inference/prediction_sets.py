@@ -22,7 +22,7 @@ from typing import Self
 
 import numpy as np
 
-from osls._core.arrays import Bools, Floats, Ints
+from osls._core.arrays import Bools, Floats, Ints, effective_size
 from osls._core.saving import saveable
 
 # Held-out rows of one class that are kept; more would hardly move a quantile.
@@ -46,8 +46,11 @@ class PredictionSets:
     novel: Floats
 
     @classmethod
-    def learn(cls, y: Ints, source_proba: Floats, target_proba: Floats) -> Self:
+    def learn(cls, y: Ints, source_proba: Floats, target_proba: Floats, weight: Floats | None = None) -> Self:
         """Keep what is needed of the held-out probabilities, each of shape (rows, k + 1).
+
+        ``weight`` says how much each source row counts: of a class, as many quantiles are kept as its rows
+        are worth.
 
         Examples
         --------
@@ -63,7 +66,11 @@ class PredictionSets:
                [False, False,  True]])
         """
         k = source_proba.shape[1] - 1
-        known = tuple(_thinned(np.sort(source_proba[y == j, j])) for j in range(k))
+        members = [np.flatnonzero(y == j) for j in range(k)]
+        known = tuple(
+            _sorted(source_proba[rows, j], None if weight is None else weight[rows])
+            for j, rows in enumerate(members)
+        )
         return cls(known, _thinned(np.sort(target_proba[:, -1])))
 
     def of(self, proba: Floats, level: float) -> Bools:
@@ -83,6 +90,17 @@ def _conformal_limit(scores: Floats, level: float) -> float:
     """Largest limit that a new row of the class stays below with a probability of at most 1 - level."""
     rank = int((len(scores) + 1) * (1 - level) * (1 + 1e-12))
     return float(scores[rank - 1]) if rank >= 1 else -np.inf
+
+
+def _sorted(scores: Floats, weight: Floats | None) -> Floats:
+    """Sort scores; of weighted ones, return the quantiles of as many rows as they are worth."""
+    if weight is None:
+        return _thinned(np.sort(scores))
+    order = np.argsort(scores)
+    middle = np.cumsum(weight[order]) - weight[order] / 2
+    rows = max(1, int(effective_size(weight)))
+    ranks = (np.arange(rows) + 0.5) / rows * weight.sum()
+    return _thinned(scores[order][np.searchsorted(middle, ranks).clip(max=len(scores) - 1)])
 
 
 def _thinned(ordered: Floats) -> Floats:

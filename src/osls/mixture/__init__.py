@@ -9,6 +9,7 @@ exactly.
 
 from osls.mixture.base import MixtureEstimator
 from osls.mixture.bbe import BBE, BestBins, BinCurve, bbe_by_class
+from osls.mixture.by_class import ClassShares, shares_by_class
 from osls.mixture.dedpul import DEDPUL
 from osls.mixture.elkan_noto import ElkanNoto
 from osls.mixture.regroup import Regroup
@@ -19,9 +20,11 @@ __all__ = [
     "DEDPUL",
     "BestBins",
     "BinCurve",
+    "ClassShares",
     "ElkanNoto",
     "MixtureEstimator",
     "Regroup",
     "Subsample",
     "bbe_by_class",
+    "shares_by_class",
 ]

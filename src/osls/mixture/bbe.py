@@ -18,9 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from osls._core.arrays import Floats, Ints, dkw_radius
+from osls._core.arrays import Floats, dkw_radius
 from osls._core.saving import saveable
 from osls.mixture.base import MixtureEstimator
+from osls.mixture.by_class import ClassShares, fit_by_class
 from osls.mixture.sample import Sample
 
 # Thresholds of the coarse grid; samples with fewer thresholds are searched completely.
@@ -159,24 +160,18 @@ def _refine(evaluate, thresholds: Floats, slack: float) -> BinCurve:  # type: ig
 
 
 @dataclass(frozen=True)
-class BestBins:
-    """What Algorithm 2 finds for each of the k known classes."""
+class BestBins(ClassShares):
+    """What Algorithm 2 finds for each of the k known classes: shares, and the bins they were read from."""
 
-    alpha: Floats
     threshold: Floats
     upper_bound: Floats
-
-    @property
-    def marginal(self) -> Floats:
-        """The class proportions among the known classes, normalised to one (Algorithm 2's output)."""
-        total = self.alpha.sum()
-        return self.alpha / total if total > 0 else np.full_like(self.alpha, 1 / len(self.alpha))
 
 
 def bbe_by_class(
     proba_source: ArrayLike,
     y_source: ArrayLike,
     proba_target: ArrayLike,
+    weight: Floats | None = None,
     *,
     delta: float = 0.1,
     gamma: float = 0.01,
@@ -191,6 +186,8 @@ def bbe_by_class(
         Class indices 0..k-1.
     proba_target : array-like of shape (m, k)
         Target scores of the same classifier.
+    weight : array of shape (n,), optional
+        How much each source row counts.
     delta, gamma : float
         As in :class:`BBE`.
 
@@ -208,21 +205,8 @@ def bbe_by_class(
     >>> bbe_by_class(source, [0, 0, 1, 1], target).marginal
     array([0.75, 0.25])
     """
-    source, target = np.asarray(proba_source), np.asarray(proba_target)
-    y: Ints = np.asarray(y_source)
-    if source.ndim != 2 or target.ndim != 2 or source.shape[1] != target.shape[1]:
-        raise ValueError(
-            "proba_source and proba_target must be matrices with the same number of columns; "
-            f"got shapes {source.shape} and {target.shape}."
-        )
-    if len(y) != len(source):
-        raise ValueError(f"y_source has {len(y)} entries for {len(source)} rows of proba_source.")
-    fits = []
-    for j in range(source.shape[1]):
-        members = source[y == j, j]
-        if len(members) == 0:
-            raise ValueError(f"y_source has no example of class {j}; every column needs at least one.")
-        fits.append(BBE(delta=delta, gamma=gamma).fit(members, target[:, j]))
+    mixture = BBE(delta=delta, gamma=gamma)
+    fits = fit_by_class(proba_source, y_source, proba_target, mixture, weight)
     return BestBins(
         alpha=np.array([f.alpha_ for f in fits]),
         threshold=np.array([f.threshold_ for f in fits]),

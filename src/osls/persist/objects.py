@@ -82,7 +82,10 @@ def _write_estimator(value: Any, writer: Writer, where: str) -> dict[str, Node]:
     params = value.get_params(deep=False)
     # Parameters first, in the order of reading: an object that occurs twice is written at its first place.
     given, learned = writer.attributes(params, where), {}
+    unsaved = getattr(value, "unsaved", ())
     for name, item in vars(value).items():
+        if name in unsaved:
+            continue
         place = f"{where}.{name}"
         if name == _ROUTING:
             learned[name] = {"$": "routing", "requests": _requests(item)}

@@ -160,10 +160,11 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    objective : {"cvir", "cvir-penalty", "pvu", "upu", "nnpu", "elkan-noto"}, default="cvir"
+    objective : {"cvir", "cvir-penalty", "pvu", "upu", "nnpu", "upu-sigmoid", "nnpu-sigmoid", "elkan-noto"}
         "cvir" trains positives against the unlabelled rows that look least positive, in a few cross-fitted
         rounds; "elkan-noto" corrects the positive-versus-unlabelled classifier by Bayes' rule; both take any
-        model. The others are minimised by gradient descent (:mod:`osls.pu.losses`) and need a network.
+        model. The others are minimised by gradient descent (:mod:`osls.pu.losses`) and need a network; the
+        surrogate is the logistic loss unless the name says "sigmoid".
     discriminator : "auto", "mlp", "trees", "linear", "convnet", estimator or factory
         The model, as in :class:`osls.PULSE`. A scikit-learn classifier is cloned.
     mixture : mixture estimator, optional
@@ -236,7 +237,9 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        objective: Literal["cvir", "cvir-penalty", "pvu", "upu", "nnpu", "elkan-noto"] = "cvir",
+        objective: Literal[
+            "cvir", "cvir-penalty", "pvu", "upu", "nnpu", "upu-sigmoid", "nnpu-sigmoid", "elkan-noto"
+        ] = "cvir",
         *,
         discriminator: LearnerSpec = "auto",
         mixture: MixtureEstimator | None = None,

@@ -24,7 +24,7 @@ from osls._core.progress import History
 from osls.mixture.base import MixtureEstimator
 from osls.pu import losses
 from osls.pu.selection import unbiased_risk
-from osls.training.learners import Learner, NetworkLearner, continue_from
+from osls.training.learners import FoldTask, Learner, NetworkLearner, continue_from, cross_fit_all
 from osls.training.predictors import Predictor
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Trainer, seeded
@@ -90,12 +90,17 @@ def refit(
     n_folds: int,
     rng: np.random.Generator,
     history: History,
+    fold: Ints | None = None,
+    start: Predictor | None = None,
 ) -> Discriminator:
     """CVIR by cross-fitted refits, with the novel share fixed.
 
     Each round keeps the rows with the lowest out-of-fold scores, trains known against kept with the target's
     proportions as class weights, and computes out-of-fold scores again. It stops early when less than half a
     percent of the target rows enter or leave the kept set.
+
+    With ``start``, models that were cross-fitted on the folds ``fold``, the networks of each round go on from
+    those of the last. The folds stay the same, so no network has seen a row of its fold in any round.
     """
     n, m = problem.n_source, problem.n_target
     domain = np.repeat([1, 0], [n, m])
@@ -103,9 +108,12 @@ def refit(
     kept = keep_as_novel(target_scores, novel_share)
     for round_ in range(1, rounds + 1):
         weight = np.concatenate([known_weight, kept / kept.sum() * novel_share]) * (n + m)
-        strata = np.concatenate([problem.y_source, problem.y_source.max() + 1 + kept])
-        fold = assign_folds(strata, n_folds, rng, problem.copy_of)
-        models = learner.cross_fit(domain, weight, fold, 2, seed=int(rng.integers(2**31)))
+        if start is None or fold is None:
+            strata = np.concatenate([problem.y_source, problem.y_source.max() + 1 + kept])
+            fold = assign_folds(strata, n_folds, rng, problem.copy_of)
+        task = FoldTask(domain, weight, fold, 2, int(rng.integers(2**31)), start, ranked=True)
+        (models,) = cross_fit_all([(learner, task)])
+        start = None if start is None else models.predictor
         scores = models.scores[n:, 1]
         previous, kept = kept, keep_as_novel(scores, novel_share)
         changed = float(np.mean(previous != kept))
@@ -123,32 +131,78 @@ def alternate(
     *,
     rng: np.random.Generator,
     history: History,
+    objective: str = "cvir",
     on_epoch: Callable[[Floats, float], None] = lambda known, novel_share: None,
     source_network: nn.Module | None = None,
     tolerance: float = 1e-3,
     patience: int = 5,
 ) -> Discriminator:
-    """Algorithm 3 as printed: warm start, then alternate BBE on held-out rows and CVIR epochs.
+    """Algorithm 3, line by line: warm start, then alternate the share's estimate and CVIR epochs.
 
-    ``on_epoch`` is called after each epoch with P(known) of the target rows and the novel share. With a
-    ``source_network`` the discriminator starts from its weights and keeps its classes: it separates each of
-    them, not only their union, from the rows kept as novel. This saves training, and learning the classes as
-    well keeps the network from memorising the source rows.
+    Parameters
+    ----------
+    learner, problem : NetworkLearner, PUProblem
+        The network bound to the pooled rows, and the rows' sides, classes and weights (the re-sampling).
+    held_out : array of bool
+        Which rows of the pool are validation data.
+    mixture : MixtureEstimator
+        In BBE's place, if it is another.
+    rng, history
+        Source of seeds; where every epoch is recorded.
+    objective : str, default="cvir"
+        A name in :data:`osls.pu.losses.OBJECTIVES`, minimised in line 13. Those that do not keep rows train
+        on all target rows with the current alpha.
+    on_epoch : callable, optional
+        Called after each epoch with P(known) of the target rows and the novel share.
+    source_network : Module, optional
+        The discriminator starts from its weights and keeps its classes: it separates each of them, not only
+        their union, from the rows kept as novel. This saves training, and learning the classes as well keeps
+        the network from memorising the source rows.
+    tolerance, patience : float, int
+        The error of line 12 has converged when it moved less than ``tolerance`` in ``patience`` epochs in a
+        row. Training ends with the schedule's steps in any case.
     """
     with seeded(int(rng.integers(2**31))) as generator:
-        training = _Alternation(learner, problem, held_out, mixture, generator, on_epoch, source_network)
-        warm = _warm_start(training, history)
-        return _alternate_from(training, warm, history, tolerance, patience)
+        # Lines 1 and 2: a network, an optimiser; all target rows are negatives.
+        training = _Alternation(
+            learner,
+            problem,
+            held_out,
+            mixture,
+            losses.OBJECTIVES[objective],
+            generator,
+            on_epoch,
+            source_network,
+        )
+        # Lines 3-9: domain discrimination, and a first alpha.
+        now = _warm_start(training, history)
+        # Lines 10 and 11: rank the target, keep its lowest 1 - alpha.
+        kept = training.keep(now)
+        converged = _Converged(tolerance, patience)
+        # Line 12.
+        while not converged(error := training.error(now, kept)) and training.has_another_epoch:
+            # Lines 13 and 14: an epoch, and a new alpha.
+            loss = training.train_epoch(kept, now.alpha)
+            now = training.validate()
+            history.append(
+                {"step": "cvir", "alpha": now.alpha, "kept": len(kept), "loss": loss, "error": error}
+            )
+            # Lines 15 and 16: rank and keep again.
+            kept = training.keep(now)
+        return training.discriminator(now)
 
 
 def _warm_start(training: _Alternation, history: History) -> _Validated:
-    """Lines 3-8. Train longer than needed, then go back to the epoch of least unbiased validation risk."""
+    """Lines 3-9. Train longer than needed, then go back to the epoch of least unbiased validation risk.
+
+    Only the weights go back, as in the authors' code: the optimiser's state and its rate go on.
+    """
     # A network that already separates the known classes needs less training to rank the target.
     warm_share = 1 / 4 if training.keeps_classes else 1 / 2
     warm_epochs = max(1, int(warm_share * training.schedule.steps / training.epoch_steps))
     risks, alphas, snapshots = [], [], {}
     for i in range(warm_epochs):
-        training.train_epoch(training.target_train)
+        training.warm_up_epoch()
         now = training.validate()
         risks.append((training.risk_of(now, 0.0), training.risk_of(now, 1.0)))
         alphas.append(now.alpha)
@@ -161,29 +215,17 @@ def _warm_start(training: _Alternation, history: History) -> _Validated:
     return now
 
 
-def _alternate_from(
-    training: _Alternation, now: _Validated, history: History, tolerance: float, patience: int
-) -> Discriminator:
-    """Lines 9-16. Keep the lowest-loss 1 - alpha of the training target, train an epoch, estimate again."""
-    n, target_train = training.n, training.target_train
-    least, last_start = max(1, len(target_train) // 100), training.schedule.steps - training.epoch_steps
-    previous, calm = np.inf, 0
-    while training.trainer.steps_done <= last_start and calm < patience:
-        kept = target_train[keep_as_novel(now.target[target_train - n], 1 - now.alpha, least=least)]
-        loss = training.train_epoch(kept)
-        now = training.validate()
-        error = float(np.mean(now.source < 0) + np.mean(now.target[kept - n] >= 0))
-        history.append({"step": "cvir", "alpha": now.alpha, "kept": len(kept), "loss": loss, "error": error})
-        calm = calm + 1 if abs(previous - error) < tolerance else 0
-        previous = error
-    by_class = tuple(np.asarray(softmax(outputs, axis=1)) for outputs in (now.outputs, now.source_outputs))
-    return Discriminator(
-        expit(now.target),
-        training.predictor,
-        1 - now.alpha,
-        expit(now.source),
-        *(by_class if training.keeps_classes else ()),
-    )
+class _Converged:
+    """Whether a number has moved less than ``tolerance`` in ``patience`` calls in a row."""
+
+    def __init__(self, tolerance: float, patience: int):
+        self.tolerance, self.patience = tolerance, patience
+        self._previous, self._calm = np.inf, 0
+
+    def __call__(self, value: float) -> bool:
+        self._calm = self._calm + 1 if abs(self._previous - value) < self.tolerance else 0
+        self._previous = value
+        return self._calm >= self.patience
 
 
 class _Alternation:
@@ -195,21 +237,19 @@ class _Alternation:
         problem: PUProblem,
         held_out: Bools,
         mixture: MixtureEstimator,
+        objective: losses.Objective,
         generator: torch.Generator,
         on_epoch: Callable[[Floats, float], None],
         source_network: nn.Module | None,
     ):
         n, m, k = problem.n_source, problem.n_target, problem.n_classes
         self.n, self.learner, self.mixture, self.on_epoch = n, learner, mixture, on_epoch
-        self._generator = generator
+        self._objective, self._generator = objective, generator
         self.keeps_classes = source_network is not None
-        if source_network is None:
-            self.network, self.schedule = learner.new_networks(1, 1), learner.schedule.longer(2)
-        else:
-            self.network, self.schedule = learner.new_networks(1, k + 1), learner.schedule
+        self.network = learner.new_networks(1, 1 if source_network is None else k + 1)
+        if source_network is not None:
             continue_from(source_network, self.network)
         self.predictor = learner.predictor(self.network, 1)
-        self.trainer = Trainer(self.network, self.schedule)
         # The held-out source is resampled too (step 4): by importance weights, which add no sampling noise.
         source_out = np.flatnonzero(held_out[:n])
         self._validation_weight = problem.source_weight[source_out]
@@ -219,12 +259,29 @@ class _Alternation:
         self._labels = torch.from_numpy(np.append(problem.y_source, np.full(m, k))).to(learner.device)
         weight = np.append(np.where(held_out[:n], 0.0, problem.source_weight), np.zeros(m))
         self._source_sampler = EpochSampler(weight, generator)
-        steps = max(1, max(len(self._source_sampler), len(self.target_train)) // self.schedule.batch_size)
+        # An epoch shows every training row of the larger side once.
+        trained = max(len(self._source_sampler), len(self.target_train))
+        self.schedule = learner.schedule.over(trained)
+        self.trainer = Trainer(self.network, self.schedule)
+        steps = max(1, trained // self.schedule.batch_size)
         # At most half of all steps, so that one epoch of warm start and one of CVIR always fit.
         self.epoch_steps = min(steps, max(1, self.schedule.steps // 2))
 
-    def train_epoch(self, negatives: Ints) -> float:
-        """Train the source rows against these rows of the pool; return the mean loss."""
+    @property
+    def has_another_epoch(self) -> bool:
+        """Whether the schedule has enough steps left."""
+        return self.trainer.steps_done + self.epoch_steps <= self.schedule.steps
+
+    def warm_up_epoch(self) -> None:
+        """Lines 4-7: train the source rows against all training rows of the target."""
+        self._train_epoch(self.target_train, lambda known, other: losses.pvu(known, other))
+
+    def train_epoch(self, kept: Ints, alpha: float) -> float:
+        """Line 13: train an epoch on the objective, against the kept rows or all; return the mean loss."""
+        rows = kept if self._objective.keeps else self.target_train
+        return self._train_epoch(rows, lambda known, other: self._objective.loss(known, other, alpha))
+
+    def _train_epoch(self, negatives: Ints, loss_of: Callable[[Tensor, Tensor], Tensor]) -> float:
         all_rows = np.arange(len(self.learner.rows))
         sampler = EpochSampler(np.isin(all_rows, negatives).astype(float), self._generator)
         size = self.schedule.batch_size
@@ -236,18 +293,40 @@ class _Alternation:
             out: Tensor = self.network(self.learner.rows[rows].unsqueeze(0))[0]
             if self.keeps_classes:
                 return cross_entropy(out, self._labels[rows])
-            return losses.pvu(out[:size, 0], out[size:, 0])
+            return loss_of(out[:size, 0], out[size:, 0])
 
         return self.trainer.run(loss_of_next_batch, self.epoch_steps)
 
     def validate(self) -> _Validated:
-        """Score the held-out source and the target, and estimate the share of known rows."""
+        """Lines 9 and 14: score the held-out source and the target, and estimate the share of known rows."""
         out = self.predictor.logits(self.learner.rows[self.n :])[0]
         out_s = self.predictor.logits(self._source_out)[0]
         scores_s, scores_t = _known_logit(out_s), _known_logit(out)
-        self.mixture.fit(scores_s, scores_t[self._target_out], self._validation_weight)
-        self.on_epoch(expit(scores_t), 1 - self.mixture.alpha_)
+        known_s, known_t = expit(scores_s), expit(scores_t)
+        self.mixture.fit(known_s, known_t[self._target_out], self._validation_weight)
+        self.on_epoch(known_t, 1 - self.mixture.alpha_)
         return _Validated(scores_s, scores_t, out_s, out, self.mixture.alpha_)
+
+    def keep(self, now: _Validated) -> Ints:
+        """Lines 10-11 and 15-16: the 1 - alpha of the target's training rows with the least loss as novel.
+
+        Never less than a hundredth of them: a network without negatives could not find any again.
+        """
+        scores, least = now.target[self.target_train - self.n], max(1, len(self.target_train) // 100)
+        return self.target_train[keep_as_novel(scores, 1 - now.alpha, least=least)]
+
+    def error(self, now: _Validated, kept: Ints) -> float:
+        """Line 12: errors on the re-sampled held-out source, plus errors on the rows kept as novel."""
+        on_source = np.average(now.source < 0, weights=self._validation_weight)
+        return float(on_source + np.mean(now.target[kept - self.n] >= 0))
+
+    def discriminator(self, now: _Validated) -> Discriminator:
+        """Line 17: the network as it is, and the novel share."""
+        known = expit(now.target), self.predictor, 1 - now.alpha, expit(now.source)
+        if not self.keeps_classes:
+            return Discriminator(*known)
+        by_class = (np.asarray(softmax(outputs, axis=1)) for outputs in (now.outputs, now.source_outputs))
+        return Discriminator(*known, *by_class)
 
     def risk_of(self, scored: _Validated, alpha: float) -> float:
         """Unbiased logistic risk on the held-out rows."""

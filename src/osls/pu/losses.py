@@ -7,6 +7,9 @@ objective averages over the last axis, so a stack of networks, (members, batch),
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -23,8 +26,12 @@ def _as_positive(logits: Tensor, surrogate: Surrogate = "logistic") -> Tensor:
 
 def _as_negative(logits: Tensor, surrogate: Surrogate = "logistic") -> Tensor:
     """Mean loss of calling these examples negative."""
-    loss = softplus(logits) if surrogate == "logistic" else torch.sigmoid(logits)
-    return loss.mean(dim=-1)
+    return loss_as_negative(logits, surrogate).mean(dim=-1)
+
+
+def loss_as_negative(logits: Tensor, surrogate: Surrogate = "logistic") -> Tensor:
+    """Loss of calling each of these examples negative, l(z, -1); l(z, +1) is the same of -z."""
+    return softplus(logits) if surrogate == "logistic" else torch.sigmoid(logits)
 
 
 def pvu(positive: Tensor, unlabeled: Tensor) -> Tensor:
@@ -119,3 +126,37 @@ def keep_lowest(unlabeled: Tensor, share: float) -> Tensor:
     """
     count = min(max(1, round(share * unlabeled.shape[-1])), unlabeled.shape[-1])
     return unlabeled.topk(count, dim=-1, largest=False).values
+
+
+# (logits of positives, logits of the other rows, alpha) -> one loss per member.
+Loss = Callable[[Tensor, Tensor, float], Tensor]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss, and on which unlabelled rows: all, or with ``keeps`` those that CVIR's keep rule kept."""
+
+    loss: Loss
+    keeps: bool = False
+
+    def on_batch(self, positive: Tensor, unlabeled: Tensor, alpha: float) -> Tensor:
+        """Return the loss of a batch, whose own rows are ranked if some are to be kept."""
+        others = keep_lowest(unlabeled, 1 - alpha) if self.keeps else unlabeled
+        return self.loss(positive, others, alpha)
+
+
+def _both_sides(positive: Tensor, others: Tensor, alpha: float) -> Tensor:
+    return pvu(positive, others)
+
+
+# "cvir" gives both sides the same weight, as lines 4-7 of Algorithm 3 do. The surrogate is the logistic one
+# unless a name says otherwise; Kiryo et al. and the authors' code use the sigmoid one.
+OBJECTIVES: dict[str, Objective] = {
+    "cvir": Objective(_both_sides, keeps=True),
+    "pvu": Objective(_both_sides),
+    "upu": Objective(upu),
+    "nnpu": Objective(nnpu),
+    "upu-sigmoid": Objective(partial(upu, surrogate="sigmoid")),
+    "nnpu-sigmoid": Objective(partial(nnpu, surrogate="sigmoid")),
+    "cvir-penalty": Objective(cvir_with_penalty, keeps=True),
+}

@@ -7,6 +7,7 @@ objectives are functions of a batch of logits and need gradient descent.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,38 +23,25 @@ from osls.training.learners import NetworkLearner
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Trainer, seeded
 
-# (logits of positives, logits of unlabelled, alpha) -> one loss per member.
-Loss = Callable[[Tensor, Tensor, float], Tensor]
-NETWORK_OBJECTIVES = ("pvu", "upu", "nnpu", "cvir-penalty")
+NETWORK_OBJECTIVES = tuple(name for name in losses.OBJECTIVES if name != "cvir")
 
 _SNAPSHOTS = 10
 
 
-def find_objective(name: str, *, penalty: float = 1.0) -> Loss:
-    """Return the loss of a name in ``NETWORK_OBJECTIVES``; ``penalty`` is that of "cvir-penalty"."""
-
-    def pvu(positive: Tensor, unlabeled: Tensor, alpha: float) -> Tensor:
-        return losses.pvu(positive, unlabeled)
-
-    def cvir_penalty(positive: Tensor, unlabeled: Tensor, alpha: float) -> Tensor:
-        kept = losses.keep_lowest(unlabeled, 1 - alpha)
-        return losses.cvir_with_penalty(positive, kept, alpha, penalty)
-
-    known: dict[str, Loss] = {
-        "pvu": pvu,
-        "upu": losses.upu,
-        "nnpu": losses.nnpu,
-        "cvir-penalty": cvir_penalty,
-    }
-    if name not in known:
-        raise ValueError(f"unknown objective {name!r} for networks; choose one of {', '.join(known)}.")
-    return known[name]
+def find_objective(name: str, *, penalty: float = 1.0) -> losses.Loss:
+    """Return the loss of a batch by a name in ``NETWORK_OBJECTIVES``; ``penalty`` is "cvir-penalty"'s."""
+    if name not in NETWORK_OBJECTIVES:
+        choices = ", ".join(NETWORK_OBJECTIVES)
+        raise ValueError(f"unknown objective {name!r} for networks; choose one of {choices}.")
+    if name == "cvir-penalty":
+        return losses.Objective(partial(losses.cvir_with_penalty, penalty=penalty), keeps=True).on_batch
+    return losses.OBJECTIVES[name].on_batch
 
 
 def train_objective(
     learner: NetworkLearner,
     problem: PUProblem,
-    objective: str | Loss,
+    objective: str | losses.Loss,
     alpha: float,
     *,
     n_folds: int,
@@ -97,14 +85,15 @@ def train_objective(
     n, m = problem.n_source, problem.n_target
     strata = np.append(problem.y_source, np.full(m, problem.y_source.max() + 1))
     fold = assign_folds(strata, n_folds, rng, problem.copy_of)
+    schedule = learner.schedule.over(max(int(np.sum(side != 0)) for side in (fold[:n], fold[n:])))
     with seeded(int(rng.integers(2**31))) as generator:
         networks = learner.new_networks(n_folds, 1)
         predictor = learner.predictor(networks, n_folds)
-        trainer = Trainer(networks, learner.schedule)
-        next_batch = _batches(problem, fold, learner.schedule.batch_size, generator)
+        trainer = Trainer(networks, schedule)
+        next_batch = _batches(problem, fold, schedule.batch_size, generator)
         best = _Best(networks)
 
-        steps = learner.schedule.steps
+        steps = schedule.steps
         warm = steps // 4 if name == "cvir-penalty" else 0
 
         def loss_of_next_batch() -> Tensor:

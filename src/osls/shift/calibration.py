@@ -19,25 +19,26 @@ from osls._core.saving import saveable
 
 Calibration = Literal["none", "temperature", "vector", "bcts"]
 
-_FLOOR = 1e-3
+FLOOR = 1e-3
 # A class that no tree votes for has probability 0. With a lower floor such outliers would dominate the fit.
 _FLOOR_FOR_BIAS = 1e-6
 
 
-def fit_temperature(proba: Floats, y: Ints) -> float:
+def fit_temperature(proba: Floats, y: Ints, weight: Floats | None = None) -> float:
     """Inverse temperature b of least log loss for probabilities proportional to p^b."""
-    logits = np.log(np.maximum(proba, _FLOOR))
+    logits = np.log(np.maximum(proba, FLOOR))
     rows = np.arange(len(y))
 
     def loss(log_beta: float) -> float:
-        return -float(log_softmax(np.exp(log_beta) * logits, axis=1)[rows, y].mean())
+        likelihood = log_softmax(np.exp(log_beta) * logits, axis=1)[rows, y]
+        return -float(np.average(likelihood, weights=weight))
 
     return float(np.exp(minimize_scalar(loss, bounds=(-2.0, 2.0), method="bounded").x))
 
 
 def scale(proba: Floats, inverse_temperature: float) -> Floats:
     """Sharpen (> 1) or soften (< 1) probabilities."""
-    return np.asarray(softmax(inverse_temperature * np.log(np.maximum(proba, _FLOOR)), axis=1))
+    return np.asarray(softmax(inverse_temperature * np.log(np.maximum(proba, FLOOR)), axis=1))
 
 
 @saveable
@@ -88,7 +89,7 @@ def fit_calibrator(proba: Floats, y: Ints, method: Calibration) -> Calibrator:
     if method == "none":
         return Calibrator()
     if method == "temperature":
-        return Calibrator(np.full(k, fit_temperature(proba, y)), np.zeros(k), _FLOOR)
+        return Calibrator(np.full(k, fit_temperature(proba, y)), np.zeros(k), FLOOR)
     return _fit_with_bias(proba, y, n_scales=k if method == "vector" else 1)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-from osls._core.arrays import Floats, Ints
+from osls._core.arrays import Floats, Ints, effective_size
 from osls.mixture.bbe import bbe_by_class
 from osls.shift.programme import MixRange, mix_range
 
@@ -29,7 +29,13 @@ class JointEstimate(NamedTuple):
 
 
 def joint_estimate(
-    scores_source: Floats, y_source: Ints, scores_target: Floats, *, delta: float = 0.1, gamma: float = 0.01
+    scores_source: Floats,
+    y_source: Ints,
+    scores_target: Floats,
+    weight: Floats | None = None,
+    *,
+    delta: float = 0.1,
+    gamma: float = 0.01,
 ) -> JointEstimate:
     """Estimate the shares of the k known classes jointly, with standard errors for fixed bins.
 
@@ -41,10 +47,12 @@ def joint_estimate(
         Class indices 0..k-1.
     scores_target : array of shape (m, k + 1)
         The same for the target rows.
+    weight : array of shape (n,), optional
+        How much each source row counts.
     delta, gamma : float
         As in BBE.
     """
-    bins = _best_bins(scores_source, y_source, scores_target, delta, gamma)
+    bins = _best_bins(scores_source, y_source, scores_target, weight, delta, gamma)
     counts = (bins.class_counts, bins.class_sizes, bins.target_counts, len(scores_target))
     mix = solve_bins(*counts, bins.alpha)
     if not mix.sum() > 0:
@@ -58,6 +66,7 @@ def joint_range(
     scores_source: Floats,
     y_source: Ints,
     scores_target: Floats,
+    weight: Floats | None = None,
     *,
     level: float = 0.95,
     delta: float = 0.1,
@@ -74,7 +83,7 @@ def joint_range(
 
     Parameters
     ----------
-    scores_source, y_source, scores_target, delta, gamma
+    scores_source, y_source, scores_target, weight, delta, gamma
         As in :func:`joint_estimate`.
     level : float, default=0.95
         Probability that all bounds hold.
@@ -83,7 +92,7 @@ def joint_range(
     -------
     array of shape (k + 1, 2)
     """
-    bins = _best_bins(scores_source, y_source, scores_target, delta, gamma)
+    bins = _best_bins(scores_source, y_source, scores_target, weight, delta, gamma)
     k, m = len(bins.class_sizes), len(scores_target)
     log = np.log(2 * k * (k + 1) / (1 - level))
     shares, target = bins.class_counts / bins.class_sizes, bins.target_counts / m
@@ -97,24 +106,35 @@ def joint_range(
 
 
 class _Bins(NamedTuple):
-    """The best bin of every class, and how many rows of each class and of the target it holds."""
+    """The best bin of every class, and how many rows of each class and of the target it holds.
+
+    Rows of unequal weight count as the number of equal ones that they are worth.
+    """
 
     alpha: Floats
-    class_counts: Ints
-    class_sizes: Ints
+    class_counts: Floats
+    class_sizes: Floats
     target_counts: Ints
 
 
 def _best_bins(
-    scores_source: Floats, y_source: Ints, scores_target: Floats, delta: float, gamma: float
+    scores_source: Floats,
+    y_source: Ints,
+    scores_target: Floats,
+    weight: Floats | None,
+    delta: float,
+    gamma: float,
 ) -> _Bins:
     k = scores_source.shape[1] - 1
     ratio_source, ratio_target = _class_to_target(scores_source), _class_to_target(scores_target)
-    bins = bbe_by_class(ratio_source, y_source, ratio_target, delta=delta, gamma=gamma)
+    bins = bbe_by_class(ratio_source, y_source, ratio_target, weight, delta=delta, gamma=gamma)
     inside = ratio_source >= bins.threshold
-    class_counts = np.stack([inside[y_source == j].sum(axis=0) for j in range(k)], axis=1)
+    weight = np.ones(len(y_source)) if weight is None else weight
+    members = [np.flatnonzero(y_source == j) for j in range(k)]
+    sizes = np.array([effective_size(weight[rows]) for rows in members])
+    shares = [np.average(inside[rows], axis=0, weights=weight[rows]) for rows in members]
     target_counts = (ratio_target >= bins.threshold).sum(axis=0)
-    return _Bins(bins.alpha, class_counts, np.bincount(y_source, minlength=k), target_counts)
+    return _Bins(bins.alpha, np.stack(shares, axis=1) * sizes, sizes, target_counts)
 
 
 def _rows(bounds: MixRange) -> Floats:
@@ -122,7 +142,7 @@ def _rows(bounds: MixRange) -> Floats:
 
 
 def solve_bins(
-    class_counts: Ints, class_sizes: Ints, target_counts: Ints, target_size: int, start: Floats
+    class_counts: Floats, class_sizes: Floats, target_counts: Ints, target_size: int, start: Floats
 ) -> Floats:
     r"""Non-negative mix that explains the target's mass in every bin, up to sampling error.
 
@@ -153,7 +173,7 @@ def solve_bins(
 
 
 def _bin_errors(
-    mix: Floats, class_counts: Ints, class_sizes: Ints, target_counts: Ints, target_size: int
+    mix: Floats, class_counts: Floats, class_sizes: Floats, target_counts: Ints, target_size: int
 ) -> Floats:
     """Standard error of what a mix leaves unexplained in each bin."""
     # Add half a row, so that the error of an empty bin is not zero.

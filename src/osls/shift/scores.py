@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from osls._core.arrays import Floats, Ints
+from osls._core.arrays import Bools, Floats, Ints
 from osls.shift.joint import domain_score
 
 
@@ -23,6 +23,8 @@ class HeldOutScores:
     domain_source, domain_target : arrays
         Either the (k+1)-way model's probabilities, which can be turned into a domain score for any mix; or
         the scores, one per row, of a discriminator that was trained for one mix.
+    weight : array of shape (n,), optional
+        How much each source row counts (``sample_weight``).
     """
 
     y: Ints
@@ -30,20 +32,31 @@ class HeldOutScores:
     class_target: Floats
     domain_source: Floats
     domain_target: Floats
+    weight: Floats | None = None
 
     @property
     def source_marginal(self) -> Floats:
         """p_s(y) of the held-out rows."""
-        return np.bincount(self.y, minlength=self.class_source.shape[1]) / len(self.y)
+        counts = np.bincount(self.y, self.weight, minlength=self.class_source.shape[1])
+        return np.asarray(counts / counts.sum())
 
     @property
     def accuracy(self) -> float:
         """Accuracy of the source classifier on the held-out source rows."""
-        return float(np.mean(self.class_source.argmax(axis=1) == self.y))
+        hit = self.class_source.argmax(axis=1) == self.y
+        return float(np.average(hit, weights=self.weight))
+
+    def by_class(self, values: Floats | Bools) -> Floats:
+        """Mean of a value of the source rows within each class."""
+        weight = np.ones(len(self.y)) if self.weight is None else self.weight
+        k = self.class_source.shape[1]
+        counts = np.bincount(self.y, weight, minlength=k)
+        return np.asarray(np.bincount(self.y, weight * values, minlength=k) / counts)
 
     def weights(self, mix: Floats) -> Floats:
         """Importance weights of the source rows that give the source the class mix ``mix``."""
-        return (mix / self.source_marginal)[self.y]
+        importance = (mix / self.source_marginal)[self.y]
+        return importance if self.weight is None else importance * self.weight
 
     def domain(self, mix: Floats) -> tuple[Floats, Floats]:
         """P(source | x) of source and target rows, for a source re-weighted to the mix ``mix``."""
@@ -59,4 +72,5 @@ class HeldOutScores:
             self.class_target[target],
             self.domain_source[source],
             self.domain_target[target],
+            None if self.weight is None else self.weight[source],
         )

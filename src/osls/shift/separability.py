@@ -11,8 +11,8 @@ import numpy as np
 
 from osls._core.arrays import Floats, keep_as_novel
 from osls.mixture.base import MixtureEstimator
-from osls.mixture.bbe import bbe_by_class
-from osls.shift.mlls import em_marginal
+from osls.mixture.by_class import shares_by_class
+from osls.shift.mlls import MLLS, em_marginal
 from osls.shift.scores import HeldOutScores
 
 # Start value for classes that the bins missed: EM never moves a share away from zero.
@@ -29,17 +29,35 @@ def separability_marginal(
     scores : HeldOutScores
         With calibrated class probabilities.
     mixture : MixtureEstimator
-        Estimates how many rows to accept.
+        Estimates the shares to start from, class by class, and how many rows to accept.
     tol, max_rounds : float, int
         Stop when no share moves more than ``tol``, or after ``max_rounds`` rounds.
     """
-    mix = bbe_by_class(scores.class_source, scores.y, scores.class_target).marginal
+    parts = (scores.class_source, scores.y, scores.class_target)
+    mix = shares_by_class(*parts, mixture, scores.weight).marginal
     for _ in range(max_rounds):
         previous = mix
         mix = _among_accepted(scores, mix, mixture, scores.source_marginal, tol=1e-7, max_iter=1000)
         if np.abs(mix - previous).max() < tol:
             break
     return mix
+
+
+def accepted_marginal(scores: HeldOutScores) -> Floats:
+    """Mix of the target rows that a discriminator accepts as known, by label shift estimation (MLLS).
+
+    The variant of ``PULSE(recipe="paper", shift="separability")``, which trains the discriminator again for
+    each new mix.
+
+    Parameters
+    ----------
+    scores : HeldOutScores
+        With P(known) of a discriminator as domain scores.
+    """
+    accepted = scores.domain_target >= 0.5
+    if scores.class_source.shape[1] == 1 or not accepted.any():
+        return scores.source_marginal
+    return MLLS().fit(scores.class_source, scores.y, scores.class_target[accepted]).target_marginal_
 
 
 def refined_marginal(scores: HeldOutScores, mix: Floats, error: Floats, mixture: MixtureEstimator) -> Floats:

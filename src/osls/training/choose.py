@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import nn
 from osls._core.arrays import AnyArray
 from osls._core.names import nearest
 from osls._core.progress import Advance, no_progress
+from osls.training.effort import EFFORTS, Effort
 from osls.training.learners import (
     Blend,
     Fitted,
@@ -35,6 +37,8 @@ _WIDE = 64
 # With more rows a network is more accurate than a forest of small trees (covtype), and the forests of all
 # folds would need many times the memory of the data.
 _MANY_ROWS = 50_000
+# Steps of a network for images where the effort allows no more than a first look.
+_QUICK_STEPS = 300
 
 
 def choose_learner(
@@ -44,14 +48,17 @@ def choose_learner(
     max_steps: int | None,
     device: str,
     n_jobs: int | None,
+    patience: int | None = None,
     advance: Advance = no_progress,
+    effort: Effort = EFFORTS["balanced"],
 ) -> Learner:
     """Build the learner that a ``source_classifier`` or ``discriminator`` argument asks for."""
 
     def network(advance: Advance = advance) -> Learner:
         # A plain MLP that is cross-fitted with cross-entropy can use the short schedule. With many columns
         # more dropout prevents overfitting; with few columns it would lose too much information.
-        schedule = Schedule.short(X.shape[0], steps=max_steps)
+        schedule = Schedule.short(X.shape[0], steps=max_steps, epochs=effort.epochs)
+        schedule = replace(schedule, patience=patience)
         dropout = 0.5 if X.shape[1] >= _WIDE else 0.25
         return NetworkLearner(
             X,
@@ -59,14 +66,21 @@ def choose_learner(
             schedule=schedule,
             device=resolve_device(device),
             dropout=dropout,
+            width=effort.width,
             advance=advance,
         )
 
-    def trees(advance: Advance = advance) -> Learner:
+    def forest(size: int) -> ExtraTreesClassifier:
         # Leaves grow with the data, which bounds the size of the trees.
-        leaf = max(1, X.shape[0] // 20_000)
-        forest = ExtraTreesClassifier(100, min_samples_leaf=leaf, n_jobs=n_jobs)
-        return SklearnLearner(X, forest, advance=advance)
+        leaf = max(1, X.shape[0] // (20_000 if effort.networks else 10_000))
+        return ExtraTreesClassifier(size, min_samples_leaf=leaf, n_jobs=n_jobs)
+
+    def trees(advance: Advance = advance) -> Learner:
+        return SklearnLearner(X, forest(effort.trees), advance=advance)
+
+    def trees_beside_networks(advance: Advance) -> Learner:
+        sizes = effort.blended_trees
+        return SklearnLearner(X, forest(sizes[0]), light=forest(sizes[1]), advance=advance)
 
     def linear(advance: Advance = advance) -> Learner:
         # The penalty depends on the scale of the columns; those of texts are on one scale already.
@@ -75,17 +89,20 @@ def choose_learner(
         return SklearnLearner(X, model, standardise=dense, early_stop=True, advance=advance)
 
     def automatic() -> Learner:
+        if not effort.networks:
+            return linear() if sparse.issparse(X) else trees()
         if X.shape[0] > _MANY_ROWS and not sparse.issparse(X):
             return network()
 
         def half(amount: float = 1) -> None:
             advance(amount / 2)
 
-        return Blend(network(half), linear(half) if sparse.issparse(X) else trees(half))
+        return Blend(network(half), linear(half) if sparse.issparse(X) else trees_beside_networks(half))
 
     _check_spec(spec)
     if is_network(spec) and not (X.ndim == 2 and spec in ("auto", "mlp")):
-        return choose_network(spec, X, max_steps=max_steps, device=device, advance=advance)
+        steps = max_steps or (None if effort.networks else _QUICK_STEPS)
+        return choose_network(spec, X, max_steps=steps, patience=patience, device=device, advance=advance)
     if isinstance(spec, str):
         return {"auto": automatic, "mlp": network, "trees": trees, "linear": linear}[spec]()
     return SklearnLearner(X, _check_proba(spec), advance=advance)
@@ -97,6 +114,7 @@ def choose_network(
     *,
     max_steps: int | None,
     device: str,
+    patience: int | None = None,
     advance: Advance = no_progress,
     complaint: str = "a network is needed here; pass 'auto', 'mlp', 'convnet' or a function that makes one.",
 ) -> NetworkLearner:
@@ -116,7 +134,7 @@ def choose_network(
     return NetworkLearner(
         X,
         factory=factory,
-        schedule=schedule_for(factory, X.shape[0], steps=max_steps),
+        schedule=schedule_for(factory, X.shape[0], steps=max_steps, patience=patience),
         device=resolve_device(device),
         advance=advance,
     )

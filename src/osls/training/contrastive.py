@@ -21,7 +21,7 @@ from osls._core.arrays import AnyArray
 from osls.training.nets.augment import RandomView
 from osls.training.predictors import Encoder
 from osls.training.sampling import EpochSampler
-from osls.training.trainer import Schedule, Trainer, as_tensor, seeded
+from osls.training.trainer import Schedule, Trainer, as_tensor, resolve_device, seeded
 
 _PROJECTED = 128
 
@@ -53,7 +53,7 @@ def pretrain(
     batch_size: int = 256,
     learning_rate: float = 2e-3,
     temperature: float = 0.5,
-    device: str = "cpu",
+    device: str = "auto",
     seed: int = 0,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
 ) -> nn.Module:
@@ -69,8 +69,8 @@ def pretrain(
         Parameters of AdamW with the one-cycle learning rate schedule.
     temperature : float, default=0.5
         Temperature of the loss.
-    device : str, default="cpu"
-        Where to train.
+    device : str, default="auto"
+        Where to train: "cpu", "cuda", "mps", or "auto" for the best available.
     seed : int, default=0
         Seed of batches and views.
     on_epoch : callable, optional
@@ -86,13 +86,14 @@ def pretrain(
     """
     if X.ndim != 4:
         raise ValueError(f"X must hold images, an array of four dimensions; got the shape {X.shape}.")
-    rows = as_tensor(Encoder(X)(X), torch.device(device))
+    place = resolve_device(device)
+    rows = as_tensor(Encoder(X)(X), place)
     size = min(batch_size, len(rows))
     epoch = max(1, len(rows) // size)
     with seeded(seed) as generator:
         width = int(body.out_features)  # type: ignore[arg-type]
         head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, _PROJECTED))
-        network = nn.Sequential(RandomView(), body, head).to(device)
+        network = nn.Sequential(RandomView(), body, head).to(place)
         steps = max(2, round(epochs * epoch))
         schedule = Schedule(steps, size, learning_rate, weight_decay=1e-4)
         trainer = Trainer(network, schedule)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.progress import Advance, no_progress
 from osls._core.saving import kept_as, saveable
 from osls.training.nets import SmallResNet, StackedMLP
+from osls.training.parts import Part, run_parts
 from osls.training.predictors import (
     Blended,
     Encoder,
@@ -43,7 +45,7 @@ from osls.training.predictors import (
     encoder_for,
 )
 from osls.training.sampling import EpochSampler
-from osls.training.trainer import Schedule, Trainer, as_tensor, scoring_chunk, seeded
+from osls.training.trainer import Plateau, Schedule, Trainer, as_tensor, scoring_chunk, seeded
 
 NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
 
@@ -57,12 +59,68 @@ class FoldModels:
     predictor: Predictor
 
 
+@dataclass(frozen=True)
+class FoldTask:
+    """What to cross-fit: the labels, weights and folds of the pooled rows.
+
+    ``start`` are models of the same learner and the same folds, which saw no row of their fold either: a
+    network goes on from their weights and needs fewer steps. ``ranked`` says that the scores are only
+    ranked, or averaged over many rows, so that a smaller forest will do. With ``keep=False`` only the scores
+    are wanted, and a model is forgotten when it has scored its fold.
+    """
+
+    y: Ints
+    weight: Floats
+    fold: Ints
+    n_classes: int
+    seed: int
+    start: Predictor | None = None
+    ranked: bool = False
+    keep: bool = True
+
+    @property
+    def n_folds(self) -> int:
+        return int(self.fold.max()) + 1
+
+
 class Learner(ABC):
-    """A model family bound to the pooled rows. One cross-fitting is one unit of progress."""
+    """A model family bound to the pooled rows. One cross-fitting is one unit of progress.
+
+    A learner says which parts its work has, each independent of the others, and puts their results together.
+    So the parts of several learners can be carried out at once (:func:`cross_fit_all`).
+    """
+
+    advance: Advance = staticmethod(no_progress)
 
     @abstractmethod
+    def parts(self, task: FoldTask) -> list[Part]:
+        """Return the parts of a cross-fitting."""
+
+    def n_parts(self, task: FoldTask) -> int:
+        """Number of the parts."""
+        return task.n_folds
+
+    @abstractmethod
+    def assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
+        """Put the results of the parts together."""
+
     def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
         """Train one model per fold and score the pool."""
+        return cross_fit_all([(self, FoldTask(y, weight, fold, n_classes, seed))])[0]
+
+
+def cross_fit_all(work: Sequence[tuple[Learner, FoldTask]]) -> list[FoldModels]:
+    """Carry out several cross-fittings whose results do not depend on each other.
+
+    Their parts are tasks of joblib: one after the other in this process, or, inside
+    ``joblib.parallel_config``, wherever its backend sends them (processes, a Dask or Ray cluster).
+    """
+    parts = [learner.parts(task) for learner, task in work]
+    results = iter(run_parts([part for some in parts for part in some]))
+    return [
+        learner.assemble(task, [next(results) for _ in some])
+        for (learner, task), some in zip(work, parts, strict=True)
+    ]
 
 
 class NetworkLearner(Learner):
@@ -76,6 +134,7 @@ class NetworkLearner(Learner):
         schedule: Schedule,
         device: torch.device,
         dropout: float = 0.25,
+        width: int = 192,
         advance: Advance = no_progress,
     ):
         self.encoder = encoder_for(factory, X)
@@ -84,14 +143,17 @@ class NetworkLearner(Learner):
         self.device = device
         self._factory = factory
         self._dropout = dropout
+        self._width = width
         self.advance = advance
+        # Called after every epoch of a cross-fitting with the networks and the folds, for those who watch it.
+        self.on_epoch: Callable[[Networks, Ints], None] | None = None
 
     def new_networks(self, members: int, n_outputs: int) -> nn.Module:
         """Return new networks as one module, (members, batch, ...) -> (members, batch, outputs)."""
         shape = tuple(self.rows.shape[1:])
         networks: nn.Module
         if self._factory is None:
-            width = 128 if len(self.rows) < 4000 else 256
+            width = 128 if len(self.rows) < 4000 else self._width
             networks = StackedMLP(members, shape[0], n_outputs, (width, width), self._dropout)
         else:
             networks = Members([self._factory(shape, n_outputs) for _ in range(members)])
@@ -101,29 +163,81 @@ class NetworkLearner(Learner):
         """Bind trained networks to the encoding of their rows."""
         return Networks(self.encoder, networks, members, self.device)
 
-    def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
-        members = int(fold.max()) + 1
-        labels = torch.from_numpy(y).to(self.device)
-        with seeded(seed) as generator:
-            networks = self.new_networks(members, n_classes)
-            trainer = Trainer(networks, self.schedule)
-            samplers = [EpochSampler(np.where(fold == f, 0.0, weight), generator) for f in range(members)]
+    def n_parts(self, task: FoldTask) -> int:
+        return 1
 
-            def loss_of_next_batch() -> Tensor:
-                batch = torch.stack([s.next(self.schedule.batch_size) for s in samplers]).to(self.device)
-                logits = networks(self.rows[batch])
-                # The members share no parameters, so the sum of their mean losses trains each independently.
-                return members * cross_entropy(logits.flatten(0, 1), labels[batch].flatten())
+    def parts(self, task: FoldTask) -> list[Part]:
+        """One part: the folds are trained as one stack, which is cheaper than one after the other."""
+        # A network of the user's may have more than one layer that depends on the outputs.
+        start = task.start if isinstance(task.start, Networks) and self._factory is None else None
+        trained = int(np.sum((task.weight > 0) & (task.fold != 0)))
+        schedule = self.schedule.over(trained)
+        if start is not None:
+            schedule = schedule.continued()
+        with seeded(task.seed):
+            networks = self.new_networks(task.n_folds, task.n_classes)
+        if start is not None:
+            continue_body(start.networks, networks)
+        ceased = Plateau(schedule.patience)
+        watch = partial(self._after_epoch, task, ceased) if ceased or self.on_epoch else None
+        ends = schedule.ends(100 if watch is None else schedule.epoch(trained))
+        arrays = (self.rows, task.y, task.weight, task.fold)
+        return [Part(_train_stack, (*arrays, networks, schedule, ends, watch, task.seed), self.advance)]
 
-            ends = self.schedule.ends(100)
-            for _ in trainer.epochs(loss_of_next_batch, ends):
-                self.advance(1 / len(ends))
-        predictor = self.predictor(networks, members)
-        scores = np.asarray(softmax(predictor.held_out_logits(self.rows, fold), axis=1))
+    def assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
+        networks = results[0].to(self.device)
+        predictor = self.predictor(networks, task.n_folds)
+        scores = np.asarray(softmax(predictor.held_out_logits(self.rows, task.fold), axis=1))
         # Rows that belong to no fold get the mean prediction of all members.
-        for free in np.array_split(np.flatnonzero(fold < 0), 1 + len(fold) // scoring_chunk(self.device)):
+        outside = np.flatnonzero(task.fold < 0)
+        for free in np.array_split(outside, 1 + len(task.fold) // scoring_chunk(self.device)):
             scores[free] = predictor.mean_proba(self.rows[free])
         return FoldModels(scores, predictor)
+
+    def _after_epoch(self, task: FoldTask, ceased: Plateau, networks: nn.Module) -> bool:
+        """Show the networks to whoever watches; return whether their accuracy has ceased to increase."""
+        predictor = self.predictor(networks, task.n_folds)
+        if self.on_epoch is not None:
+            self.on_epoch(predictor, task.fold)
+        return bool(ceased) and ceased(self._held_out_accuracy(predictor, task))
+
+    def _held_out_accuracy(self, predictor: Networks, task: FoldTask) -> float:
+        """Accuracy on the labelled rows that a network was not trained on, by weight."""
+        out = np.flatnonzero((task.fold >= 0) & (task.weight > 0))
+        rows = self.rows[torch.from_numpy(out).to(self.device)]
+        hit = predictor.held_out_logits(rows, task.fold[out]).argmax(axis=1) == task.y[out]
+        return float(np.average(hit, weights=task.weight[out]))
+
+
+def _train_stack(
+    rows: Tensor,
+    y: Ints,
+    weight: Floats,
+    fold: Ints,
+    networks: nn.Module,
+    schedule: Schedule,
+    ends: Sequence[int],
+    watch: Callable[[nn.Module], bool] | None,
+    seed: int,
+    advance: Advance,
+) -> nn.Module:
+    """Train network f of a stack on the rows outside fold f, until ``watch`` says that it is enough."""
+    members, labels = int(fold.max()) + 1, torch.from_numpy(y).to(rows.device)
+    with seeded(seed) as generator:
+        trainer = Trainer(networks, schedule)
+        samplers = [EpochSampler(np.where(fold == f, 0.0, weight), generator) for f in range(members)]
+
+        def loss_of_next_batch() -> Tensor:
+            batch = torch.stack([s.next(schedule.batch_size) for s in samplers]).to(rows.device)
+            logits = networks(rows[batch])
+            # The members share no parameters, so the sum of their mean losses trains each independently.
+            return members * cross_entropy(logits.flatten(0, 1), labels[batch].flatten())
+
+        for _ in trainer.epochs(loss_of_next_batch, ends):
+            advance(1 / len(ends))
+            if watch is not None and watch(networks):
+                break
+    return networks
 
 
 class Members(nn.Module):
@@ -150,6 +264,15 @@ def continue_from(network: nn.Module, other: nn.Module) -> None:
             new[name][tuple(slice(length) for length in old.shape)] = old
 
 
+def continue_body(network: nn.Module, other: nn.Module) -> None:
+    """Copy the weights of ``network`` to ``other``, which has other outputs: all but the last layer."""
+    new = other.state_dict()
+    with torch.no_grad():
+        for name, old in network.state_dict().items():
+            if new[name].shape == old.shape:
+                new[name].copy_(old)
+
+
 def _fits(old: Sequence[int], new: Sequence[int]) -> bool:
     """Whether the shapes are equal, except that one axis may be longer."""
     grown = [b - a for a, b in zip(old, new, strict=False)]
@@ -163,13 +286,17 @@ def convnet(input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
 
 
 class SklearnLearner(Learner):
-    """Any scikit-learn classifier, cloned for each fold."""
+    """Any scikit-learn classifier, cloned for each fold.
+
+    ``light`` is a smaller one for tasks whose scores are only ranked.
+    """
 
     def __init__(
         self,
         X: AnyArray,
         estimator: ClassifierMixin,
         *,
+        light: ClassifierMixin | None = None,
         standardise: bool = False,
         early_stop: bool = False,
         advance: Advance = no_progress,
@@ -179,42 +306,69 @@ class SklearnLearner(Learner):
         self.encoder = None if as_given else Encoder(X, common=True) if standardise else Offsets(X)
         self.X = X if self.encoder is None else self.encoder(X)
         self.estimator = estimator
+        self.light = estimator if light is None else light
         # Whether max_iter is meant to stop the estimator early, so that its warning is suppressed.
         self.early_stop = early_stop
         self.advance = advance
 
-    def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
-        models = []
-        n_folds = int(fold.max()) + 1
-        for f in range(n_folds):
-            rows = np.flatnonzero((fold != f) & (weight > 0))
-            with warnings.catch_warnings():
-                if self.early_stop:
-                    warnings.simplefilter("ignore", ConvergenceWarning)
-                models.append(self._fit(rows, y, weight, seed + f))
-            self.advance(1 / n_folds)
-        all_models = SklearnModels(models, n_classes, self.encoder)
-        scores = np.zeros((len(fold), n_classes))
-        for f in range(-1, n_folds):
-            mine = fold == f
-            if mine.any():
-                scorer = all_models if f < 0 else SklearnModels([models[f]], n_classes)
-                scores[mine] = scorer.of_encoded(self.X[mine])
+    def parts(self, task: FoldTask) -> list[Part]:
+        estimator = self.light if task.ranked else self.estimator
+        options = (estimator, self.early_stop, task.keep, task.n_classes, task.seed)
+        arrays = (self.X, task.y, task.weight, task.fold)
+        return [
+            Part(_fit_fold, (*arrays, *options, f), self.advance, 1 / task.n_folds)
+            for f in range(task.n_folds)
+        ]
+
+    def assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
+        models = [model for model, _ in results if model is not None]
+        scores = np.zeros((len(task.fold), task.n_classes))
+        for f, (_, part) in enumerate(results):
+            scores[task.fold == f] = part
+        all_models = SklearnModels(models, task.n_classes, self.encoder)
+        free = task.fold < 0
+        if free.any():
+            scores[free] = all_models.of_encoded(self.X[free])
         return FoldModels(scores, all_models)
 
-    def _fit(self, rows: Ints, y: Ints, weight: Floats, seed: int) -> Any:
-        if len(np.unique(y[rows])) == 1:
-            # Some classifiers cannot be fitted to a single class.
-            return DummyClassifier(strategy="prior").fit(self.X[rows], y[rows])
-        model = clone(self.estimator)
-        if "random_state" in model.get_params(deep=False):
-            model.set_params(random_state=seed % 2**32)
-        if has_fit_parameter(model, "sample_weight"):
-            return model.fit(self.X[rows], y[rows], sample_weight=weight[rows] / weight[rows].mean())
-        # The classifier takes no sample_weight: resample the rows by weight, keeping one row of every class.
-        drawn = resample(rows, sample_weight=weight[rows], random_state=seed % 2**32)
-        drawn = np.union1d(drawn, rows[np.unique(y[rows], return_index=True)[1]])
-        return model.fit(self.X[drawn], y[drawn])
+
+def _fit_fold(
+    X: AnyArray,
+    y: Ints,
+    weight: Floats,
+    fold: Ints,
+    estimator: ClassifierMixin,
+    early_stop: bool,
+    keep: bool,
+    n_classes: int,
+    seed: int,
+    f: int,
+    advance: Advance,
+) -> tuple[Any, Floats]:
+    """Fit the model of fold f; return it, unless it can be forgotten, and its scores of the fold."""
+    rows = np.flatnonzero((fold != f) & (weight > 0))
+    with warnings.catch_warnings():
+        if early_stop:
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        model = _fit_rows(X, y, weight, rows, estimator, seed + f)
+    scores = SklearnModels([model], n_classes).of_encoded(X[fold == f])
+    advance()
+    return model if keep else None, scores
+
+
+def _fit_rows(X: AnyArray, y: Ints, weight: Floats, rows: Ints, estimator: ClassifierMixin, seed: int) -> Any:
+    if len(np.unique(y[rows])) == 1:
+        # Some classifiers cannot be fitted to a single class.
+        return DummyClassifier(strategy="prior").fit(X[rows], y[rows])
+    model = clone(estimator)
+    if "random_state" in model.get_params(deep=False):
+        model.set_params(random_state=seed % 2**32)
+    if has_fit_parameter(model, "sample_weight"):
+        return model.fit(X[rows], y[rows], sample_weight=weight[rows] / weight[rows].mean())
+    # The classifier takes no sample_weight: resample the rows by weight, keeping one row of every class.
+    drawn = resample(rows, sample_weight=weight[rows], random_state=seed % 2**32)
+    drawn = np.union1d(drawn, rows[np.unique(y[rows], return_index=True)[1]])
+    return model.fit(X[drawn], y[drawn])
 
 
 class Fitted(Learner):
@@ -224,7 +378,13 @@ class Fitted(Learner):
         self.X = X
         self.predictor = predictor
 
-    def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
+    def parts(self, task: FoldTask) -> list[Part]:
+        return []
+
+    def n_parts(self, task: FoldTask) -> int:
+        return 0
+
+    def assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
         return FoldModels(self.predictor.predict_proba(self.X), self.predictor)
 
 
@@ -239,10 +399,22 @@ class Blend(Learner):
         self.first = first
         self.second = second
 
-    def cross_fit(self, y: Ints, weight: Floats, fold: Ints, n_classes: int, seed: int) -> FoldModels:
-        one = self.first.cross_fit(y, weight, fold, n_classes, seed)
-        two = self.second.cross_fit(y, weight, fold, n_classes, seed)
-        known = np.flatnonzero((weight > 0) & (fold >= 0))
+    def parts(self, task: FoldTask) -> list[Part]:
+        starts: tuple[Predictor | None, Predictor | None] = (None, None)
+        if isinstance(task.start, Blended):
+            starts = (task.start.first, task.start.second)
+        first, second = (replace(task, start=start) for start in starts)
+        return [*self.first.parts(first), *self.second.parts(second)]
+
+    def n_parts(self, task: FoldTask) -> int:
+        return self.first.n_parts(task) + self.second.n_parts(task)
+
+    def assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
+        n_first = self.first.n_parts(task)
+        one = self.first.assemble(task, results[:n_first])
+        two = self.second.assemble(task, results[n_first:])
+        y, weight = task.y, task.weight
+        known = np.flatnonzero((weight > 0) & (task.fold >= 0))
         true_one, true_two = one.scores[known, y[known]], two.scores[known, y[known]]
 
         def loss(share: float) -> float:

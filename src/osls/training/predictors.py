@@ -16,12 +16,13 @@ from torch.nn.utils.rnn import pad_sequence
 from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.saving import saveable
 from osls.shift.calibration import scale
+from osls.training.packed import FEW_ROWS, packed
 from osls.training.trainer import as_tensor, score_rows, scoring_chunk
 
 # Sparse input wider than this is compressed by a truncated SVD before a network sees it.
 MAX_DENSE_COLUMNS = 1024
 _COMPONENTS = 256
-_CLIP = 8.0
+CLIP = 8.0
 _PIECE = 4096
 # Number of rows from which the trimmed mean and standard deviation of a column are computed.
 _SAMPLED = 20_000
@@ -87,7 +88,7 @@ class Encoder(_Encoding):
         # In chunks of double precision: the difference to the mean must be computed before float32.
         for start in range(0, len(dense), _PIECE):
             piece = (dense[start : start + _PIECE] - self.mean) / self.scale
-            encoded[start : start + _PIECE] = np.clip(piece, -_CLIP, _CLIP)
+            encoded[start : start + _PIECE] = np.clip(piece, -CLIP, CLIP)
         return encoded
 
     def _dense(self, X: Any) -> AnyArray:
@@ -149,7 +150,7 @@ class Offsets(_Encoding):
         columns = X.shape[1]
         self.mean, self.scale = np.zeros(columns), np.ones(columns)
         if X.ndim == 2 and not sparse.issparse(X):
-            present = _filled(X)
+            present = filled(X)
             mean, scale = centre_and_scale(present)
             largest = np.abs(present).max(axis=0, initial=0.0)
             far = (np.abs(mean) > _FAR * scale) | (largest > _HUGE) | ((largest > 0) & (largest < 1 / _HUGE))
@@ -161,7 +162,7 @@ class Offsets(_Encoding):
         return ((X - self.mean) / self.scale).astype(np.float32)
 
 
-def _filled(X: AnyArray) -> AnyArray:
+def filled(X: AnyArray) -> AnyArray:
     """Return the rows with the mean of the column where a value is missing."""
     missing = np.isnan(X)
     if not missing.any():
@@ -275,6 +276,11 @@ class SklearnModels:
     def of_encoded(self, X: AnyArray) -> Floats:
         """Return probabilities of rows that are encoded already."""
         proba = np.zeros((X.shape[0], self.n_classes))
+        few = X.shape[0] <= FEW_ROWS and isinstance(X, np.ndarray) and X.dtype == np.float32
+        forest = packed(self.models) if few and not np.isnan(X).any() else None
+        if forest is not None:
+            proba[:, self.models[0].classes_.astype(np.int64)] = forest.predict_proba(X)
+            return proba
         for model in self.models:
             proba[:, model.classes_.astype(np.int64)] += model.predict_proba(X)
         return proba / len(self.models)

@@ -18,7 +18,7 @@ from osls._core.names import unknown
 from osls._core.validation import stack_rows
 from osls.app.bench.network_plans import NetworkPlan, NetworkSpec, pretrained
 from osls.datasets import OSLSProblem, load_dataset, simulate_osls
-from osls.datasets.loading import data_folders
+from osls.datasets.loading import find_file
 from osls.datasets.newsgroups import newsgroup_texts
 
 _SIMULATED = ("source_fraction", "source_marginal", "target_marginal", "test_size")
@@ -187,13 +187,13 @@ def read_vectors(source: str, vocabulary: Sequence[str]) -> Floats:
 
 
 def _vector_file(source: str) -> Path:
-    given = Path(source).expanduser()
-    for path in (given, *(folder / given.name for folder in data_folders())):
-        if path.is_file():
-            return path
+    path = find_file(source)
+    if path is not None:
+        return path
+    name = Path(source).name
     raise FileNotFoundError(
-        f"the word vectors {given.name} are not there: download glove.6B.zip from the GloVe page of Stanford "
-        f"NLP, and put {given.name} from it into the folder that OSLS_DATA names; or set vectors: random."
+        f"the word vectors {name} are not there: download glove.6B.zip from the GloVe page of Stanford "
+        f"NLP, and put {name} from it into the folder that OSLS_DATA names; or set vectors: random."
     )
 
 

@@ -14,12 +14,15 @@ import numpy as np
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from osls._core.arrays import Floats
+from osls.app.bench.provenance import is_stale
 from osls.app.bench.store import Row
 
 # Methods count epochs differently, so curves are drawn over the completed share of the training.
 TRAINING_GRID = np.linspace(0, 1, 41)
 # With fewer problems no difference of mean ranks could be significant.
 _FEWEST_PROBLEMS = 4
+# Marks a method whose rows were made before the last change of its code.
+STALE = "†"
 
 
 # -- One data set ----------------------------------------------------------------------------------------
@@ -55,11 +58,19 @@ METRICS = {
     metric.column: metric
     for metric in (
         Metric("acc_all", "Acc (all)", True),
-        Metric("acc_seen", "Acc (seen)", True),
+        Metric("test_acc_all", "Test acc", True),
+        # A known row counts as right if its class is the best of all k + 1, or (the paper, of PULSE and the
+        # domain discriminator) of the k known ones, whatever is said of its novelty.
+        Metric("acc_seen", "Acc (seen, k+1)", True),
+        Metric("acc_known", "Acc (seen, k)", True),
         Metric("acc_novel", "Acc (novel)", True),
         Metric("mpe_seen", "MPE (seen)", False),
+        Metric("mpe_seen_raw", "MPE (seen, raw)", False),
         Metric("mpe_novel", "MPE (novel)", False),
-        Metric("test_acc_all", "Test acc", True),
+        Metric("h_score", "H-score", True),
+        Metric("test_h_score", "Test H-score", True),
+        Metric("novelty_auroc", "AUROC", True),
+        Metric("macro_f1", "Macro-F1", True),
         Metric("acc_best_threshold", "Best rule", True),
         Metric("novel_covered", "Covered", True, digits=2, compared=False),
         Metric("regret", "Regret", False, compared=False),
@@ -95,13 +106,22 @@ class Stat:
 
 @dataclass(frozen=True)
 class Line:
-    """A method: how many of its draws succeeded and failed, and its metrics by column."""
+    """A method: how many of its draws succeeded and failed, and its metrics by column.
+
+    ``stale`` if any of them was made before the last change of the method's code.
+    """
 
     method: str
     oracle: bool
     draws: int
     failed: int
     stats: dict[str, Stat]
+    stale: bool = False
+
+    @property
+    def name(self) -> str:
+        """The method, with a mark if its rows are of earlier code."""
+        return f"{self.method} {STALE}" if self.stale else self.method
 
 
 @dataclass(frozen=True)
@@ -147,7 +167,8 @@ def _lines(methods: dict[str, list[Row]]) -> list[Line]:
             values = tuple(_values(succeeded, column, oracle))
             if values or column in paper:
                 stats[column] = Stat(metric, values, paper.get(column))
-        lines.append(Line(method, is_oracle(rows[0]), len(succeeded), len(rows) - len(succeeded), stats))
+        failed, stale = len(rows) - len(succeeded), any(map(is_stale, rows))
+        lines.append(Line(method, is_oracle(rows[0]), len(succeeded), failed, stats, stale))
     return _mark_best(lines)
 
 

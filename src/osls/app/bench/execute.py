@@ -27,10 +27,11 @@ from osls._core.arrays import Floats
 from osls._core.progress import History
 from osls.app.bench.draws import draw_problem, network_plan
 from osls.app.bench.methods import Answers, run_method
+from osls.app.bench.provenance import code_version
 from osls.app.bench.store import Row
 from osls.baselines import best_threshold
 from osls.datasets import OSLSProblem
-from osls.metrics import accuracy, mix_error
+from osls.metrics import accuracy, h_score, macro_f1, mix_error, novelty_auroc
 
 _LIBRARIES = ("osls", "numpy", "scipy", "scikit-learn", "torch")
 # Networks are seeded through torch's random state, which the threads of a process share.
@@ -45,7 +46,7 @@ def run_config(config: Mapping[str, Any]) -> Row:
             "versions": json.dumps(_versions()),
             "hardware": json.dumps(_hardware()),
             "threads": torch.get_num_threads(),
-        }
+        } | code_version()
         try:
             return row | _measure(config)
         except Exception as error:
@@ -58,6 +59,7 @@ def run_config(config: Mapping[str, Any]) -> Row:
 def _measure(config: Mapping[str, Any]) -> Row:
     data, method, network = config["data"], config["method"], config.get("network")
     problem = draw_problem(data, draw=config["draw"], seed=config["seed"], network=network)
+    _check_memory(problem)
     epochs = EpochAccuracy(problem)
     plan = network_plan(network, data, problem)
     _reset_peak_memory()
@@ -87,6 +89,23 @@ def _measure(config: Mapping[str, Any]) -> Row:
     )
 
 
+def _check_memory(problem: OSLSProblem) -> None:
+    """Refuse images that would not fit: a fit holds the rows of both sides as numbers of four bytes."""
+    if problem.X_source.ndim != 4:
+        return
+    rows = len(problem.y_source) + len(problem.y_target)
+    needed = 4 * rows * int(np.prod(problem.X_source.shape[1:]))
+    if torch.cuda.is_available():
+        available, place = torch.cuda.get_device_properties(0).total_memory, "the graphics card"
+    else:
+        available, place = psutil.virtual_memory().total, "this machine"
+    if needed > 0.8 * available:
+        raise ValueError(
+            f"{rows:,} images of shape {problem.X_source.shape[1:]} take {needed / 2**30:.0f} GB and "
+            f"{place} has {available / 2**30:.0f}; lower options.size or rows."
+        )
+
+
 def _compare_with_truth(problem: OSLSProblem, answers: Answers) -> Row:
     """Sizes of the problem, and accuracies and errors of the answers."""
     truth = float(problem.target_marginal[-1])
@@ -102,6 +121,8 @@ def _compare_with_truth(problem: OSLSProblem, answers: Answers) -> Row:
         "acc_all": target.all,
         "acc_seen": target.seen,
         "acc_novel": target.novel,
+        "h_score": h_score(problem.y_target, answers.target_labels, problem.novel_label),
+        "macro_f1": macro_f1(problem.y_target, answers.target_labels),
         "mpe_seen": error.seen,
         "mpe_novel": error.novel,
         "novelty_pvalue": answers.novelty_pvalue,
@@ -110,10 +131,25 @@ def _compare_with_truth(problem: OSLSProblem, answers: Answers) -> Row:
     if len(problem.y_test):
         test = accuracy(problem.y_test, answers.test_labels, problem.novel_label)
         row |= {"test_acc_all": test.all, "test_acc_seen": test.seen, "test_acc_novel": test.novel}
+        row["test_h_score"] = h_score(problem.y_test, answers.test_labels, problem.novel_label)
     if answers.novel_interval is not None:
         low, high = answers.novel_interval
         row |= {"novel_low": low, "novel_high": high, "novel_covered": low <= truth <= high}
-    return row | _best_threshold(problem, answers)
+    return row | _of_probabilities(problem, answers) | _best_threshold(problem, answers)
+
+
+def _of_probabilities(problem: OSLSProblem, answers: Answers) -> Row:
+    """What the labels alone do not tell: the best known class of every row, the ranking, the raw shares."""
+    row: Row = {}
+    if answers.target_proba is not None:
+        best_known = problem.classes[answers.target_proba[:, :-1].argmax(axis=1)]
+        row["acc_known"] = accuracy(problem.y_target, best_known, problem.novel_label).seen
+        row["novelty_auroc"] = novelty_auroc(
+            problem.y_target, answers.target_proba[:, -1], problem.novel_label
+        )
+    if answers.class_shares is not None:
+        row["mpe_seen_raw"] = float(np.abs(answers.class_shares - problem.target_marginal[:-1]).sum())
+    return row
 
 
 def _best_threshold(problem: OSLSProblem, answers: Answers) -> Row:

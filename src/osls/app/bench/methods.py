@@ -51,7 +51,10 @@ class Method:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a method says of the target rows, the test rows, and the target's mix, and how it got there."""
+    """What a method says of the target rows, the test rows, and the target's mix, and how it got there.
+
+    ``class_shares`` are the known classes' shares before they were made a mix, of methods that have them.
+    """
 
     target_labels: AnyArray
     test_labels: AnyArray
@@ -62,6 +65,8 @@ class Answers:
     history: History = field(default_factory=list)
     known_score: Floats | None = None
     known_labels: AnyArray | None = None
+    target_proba: Floats | None = None
+    class_shares: Floats | None = None
 
 
 METHODS: dict[str, Method] = {
@@ -71,8 +76,11 @@ METHODS: dict[str, Method] = {
     "pulse-trees": Method(PULSE, {"source_classifier": "trees", "discriminator": "trees"}),
     "pulse-paper": Method(PULSE, {"recipe": "paper"}),
     "pulse-alternative": Method(PULSE, {"mixture": "dedpul", "objective": "nnpu"}),
+    "pulse-paper-alternative": Method(PULSE, {"recipe": "paper", "mixture": "dedpul", "objective": "nnpu"}),
     "pulse-separability": Method(PULSE, {"shift": "separability"}),
     **{name: Method(each) for name, each in exported_classes(baselines, OpenSetAdapter).items()},
+    "k-pu-alternative": Method(baselines.KPU, {"mixture": "dedpul", "objective": "nnpu"}),
+    "sta-original": Method(baselines.SeparateToAdapt, {"original": True}),
     "oracle": Method(None),
 }
 
@@ -134,6 +142,15 @@ def _annotations(name: str) -> dict[str, Any]:
         if "__init__" in vars(base) and base is not object:
             hints |= get_type_hints(vars(base)["__init__"])
     return {p: hints.get(p, Any) for p in signature(adapter).parameters}
+
+
+def can_split_once(name: str) -> bool:
+    """Whether a method takes ``n_folds=1``: one model, a fifth of the rows held out, as in the paper."""
+    adapter: Any = find_method(name).adapter
+    bases = () if adapter is None else adapter.__mro__
+    constraints = [vars(base).get("parameter_constraints", {}) for base in bases]
+    own = next((each["n_folds"] for each in constraints if "n_folds" in each), None)
+    return own is not None and own.complaint(1) is None
 
 
 def check_parameters(name: str, parameters: Mapping[str, Any], networks: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,6 +242,8 @@ def run_method(
         history=list(model.history_),
         known_score=getattr(model, "known_score_", None),
         known_labels=getattr(model, "known_labels_", None),
+        target_proba=model.target_proba_,
+        class_shares=getattr(model, "class_shares_", None),
     )
 
 
@@ -264,4 +283,5 @@ def _oracle(problem: OSLSProblem, seed: int, network: NetworkPlan | None, max_st
     answer = names[:0]
     if len(problem.y_test):
         answer = names[models.predictor.predict_proba(problem.X_test).argmax(axis=1)]
-    return Answers(names[models.scores.argmax(axis=1)], answer, problem.target_marginal)
+    labels = names[models.scores.argmax(axis=1)]
+    return Answers(labels, answer, problem.target_marginal, target_proba=models.scores)

@@ -18,7 +18,7 @@ from torch import nn
 from osls._core.arrays import AnyArray, Floats
 from osls._core.writing import draft_of
 from osls.app.bench.config import Strict
-from osls.datasets.loading import cache_folder
+from osls.datasets.loading import cache_folder, find_file
 from osls.training.contrastive import pretrain
 from osls.training.nets.fast_convnet import FastConvFeatures
 from osls.training.nets.features import MLPFeatures, TextCNNFeatures
@@ -26,6 +26,15 @@ from osls.training.nets.resnet import ResNet9Features, ResNetFeatures, load_weig
 from osls.training.trainer import Schedule, as_tensor, seeded
 
 _FOR_IMAGES = ("fast-convnet", "resnet9", "resnet18", "resnet50")
+# Keys of a network that only some bodies use.
+_ONLY_FOR = {
+    "stem": ("resnet18", "resnet50"),
+    "augment": _FOR_IMAGES,
+    "weights": _FOR_IMAGES,
+    "dropout": ("mlp",),
+    "vectors": ("text-cnn",),
+    "frozen": ("text-cnn",),
+}
 
 
 class ScheduleSpec(Strict):
@@ -53,8 +62,9 @@ class PretrainSpec(Strict):
 class NetworkSpec(Strict):
     """A body, what it starts from, and its schedule (the adapters' own without one).
 
-    ``stem`` is for ResNet-18 and -50, ``augment`` for ResNet-9 and fast-convnet, ``weights`` (a file) or
-    ``pretrain`` for all four, ``dropout`` for the MLP, ``vectors`` (a GloVe file, or "random") for texts.
+    ``augment`` (crop and flip), ``weights`` (a file) and ``pretrain`` are for the four networks of images,
+    ``stem`` for ResNet-18 and -50, ``dropout`` for the MLP, ``vectors`` (a GloVe file, or "random") and
+    ``frozen`` (the vectors are not trained) for texts. A key that the body has no use for is refused.
     """
 
     body: Literal["fast-convnet", "resnet9", "resnet18", "resnet50", "text-cnn", "mlp"]
@@ -65,12 +75,20 @@ class NetworkSpec(Strict):
     weights: str | None = None
     pretrain: PretrainSpec | None = None
     vectors: str = "glove.6B.100d.txt"
+    frozen: bool = False
     schedule: ScheduleSpec | None = None
 
     @model_validator(mode="after")
     def _one_start(self) -> Self:
         if self.pretrain is not None and (self.weights is not None or self.body not in _FOR_IMAGES):
             raise ValueError("pretrain is for networks of images that start from no weights of their own.")
+        return self
+
+    @model_validator(mode="after")
+    def _no_idle_keys(self) -> Self:
+        for key in sorted(self.model_fields_set & _ONLY_FOR.keys()):
+            if self.body not in _ONLY_FOR[key] and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key}: the network {self.body!r} has no use for it; leave it out.")
         return self
 
 
@@ -95,7 +113,10 @@ NETWORKS: dict[str, NetworkSpec] = {
     "resnet18-large-images": NetworkSpec(
         body="resnet18", stem="large", schedule=_CIFAR.model_copy(update={"batch_size": 32})
     ),
-    "resnet50-medical": NetworkSpec(body="resnet50", stem="large", schedule=_MEDICAL),
+    "resnet50-medical": NetworkSpec(
+        body="resnet50", stem="large", weights="resnet50-imagenet.pth", schedule=_MEDICAL
+    ),
+    "resnet50-faces": NetworkSpec(body="resnet50", stem="large", schedule=_MEDICAL),
     "text-cnn": NetworkSpec(body="text-cnn", schedule=_ADAM),
     "mlp-64-64": NetworkSpec(body="mlp", width=64, schedule=_ADAM.model_copy(update={"epochs": 40})),
 }
@@ -109,8 +130,34 @@ PAPER_NETWORKS = {
     "tabula-muris": "mlp-64-64",
     "breakhis": "resnet50-medical",
     "dermnet": "resnet50-medical",
-    "utkface": "resnet50-medical",
+    # The paper does not name the network of its faces; the authors' code has a ResNet-50.
+    "utkface": "resnet50-faces",
 }
+
+# "For OSDA methods, we use default method specific hyperparameters": the rates of SGD in the authors'
+# scripts. Only UAN's decays, as the source classifier's does.
+_OPEN_SET_RATES = {
+    "backprop-oda": 1e-3,
+    "sta": 1e-3,
+    "sta-original": 1e-3,
+    "uan": 1e-3,
+    "cmu": 1e-2,
+    "dance": 1e-2,
+}
+
+
+def as_in_paper(spec: NetworkSpec, method: str) -> NetworkSpec:
+    """Return the network as the paper trains it for a method: open set methods have rates of their own.
+
+    Those are of the networks that SGD trains from scratch. Adam and fine-tuning keep their rate.
+    """
+    schedule, rate = spec.schedule, _OPEN_SET_RATES.get(method)
+    if rate is None or schedule is None or schedule.optimizer != "sgd" or schedule.learning_rate < rate:
+        return spec
+    change: dict[str, Any] = {"learning_rate": rate}
+    if method != "uan":
+        change |= {"decay": "none", "decay_every": None}
+    return spec.model_copy(update={"schedule": schedule.model_copy(update=change)})
 
 
 @dataclass(frozen=True)
@@ -139,19 +186,21 @@ class NetworkPlan:
 
     def _body(self, input_shape: tuple[int, ...]) -> Any:
         spec = self.spec
+        # 4 pixels of CIFAR's 32, 16 of 224: the margins of the authors' crops.
+        shift = 0 if not spec.augment else 4 if spec.stem == "small" else input_shape[-1] // 14
         makers: dict[str, Callable[[], Any]] = {
             "fast-convnet": lambda: FastConvFeatures(input_shape[0], spec.width, spec.augment),
             "resnet9": lambda: ResNet9Features(input_shape[0], spec.width, spec.augment),
-            "resnet18": lambda: ResNetFeatures(18, input_shape[0], spec.stem, spec.width),
-            "resnet50": lambda: ResNetFeatures(50, input_shape[0], spec.stem, spec.width),
+            "resnet18": lambda: ResNetFeatures(18, input_shape[0], spec.stem, spec.width, shift),
+            "resnet50": lambda: ResNetFeatures(50, input_shape[0], spec.stem, spec.width, shift),
             "mlp": lambda: MLPFeatures(input_shape[0], spec.width, spec.dropout),
-            "text-cnn": lambda: TextCNNFeatures(self._word_vectors()),
+            "text-cnn": lambda: TextCNNFeatures(self._word_vectors(), spec.frozen),
         }
         if spec.body in _FOR_IMAGES and len(input_shape) != 3:
             raise ValueError(f"the network {spec.body!r} is for images; rows have the shape {input_shape}.")
         body = makers[spec.body]()
         if spec.weights is not None:
-            load_weights(body, Path(spec.weights).expanduser())
+            load_weights(body, _weights_file(spec.weights))
         return body
 
     def _word_vectors(self) -> torch.Tensor:
@@ -164,18 +213,28 @@ class NetworkPlan:
         spec = self.spec.schedule
         if spec is None:
             return Schedule.for_rows(n_rows, steps=steps)
-        epoch = max(1, n_rows // spec.batch_size)
-        every = None if spec.decay_every is None else max(1, round(spec.decay_every * epoch))
         return Schedule(
-            steps=steps or max(1, round(spec.epochs * epoch)),
+            steps=steps or 1,
             batch_size=spec.batch_size,
             learning_rate=spec.learning_rate,
             weight_decay=spec.weight_decay,
             decay=spec.decay == "one-cycle",
             optimizer=spec.optimizer,
-            decay_every=every if spec.decay == "steps" else None,
             gamma=spec.decay_by,
-        )
+            epochs=None if steps else spec.epochs,
+            decay_epochs=spec.decay_every if spec.decay == "steps" else None,
+        ).over(n_rows)
+
+
+def _weights_file(source: str) -> Path:
+    path = find_file(source)
+    if path is not None:
+        return path
+    raise FileNotFoundError(
+        f"the weights {Path(source).name} are not there: put a file of that name (for ImageNet's, "
+        "torchvision's state dict of the network) into the folder that OSLS_DATA names, or give the data set "
+        "a network without weights."
+    )
 
 
 def pretrained(spec: NetworkSpec, options: PretrainSpec, X: AnyArray) -> NetworkSpec:

@@ -183,7 +183,7 @@ def _table(group: Group, styles: dict[str, str]) -> dict[str, Any]:
         "draws": group.lines[0].draws if len({(n.draws, n.failed) for n in group.lines}) == 1 else None,
         "lines": [
             {
-                "method": line.method,
+                "method": line.name,
                 "style": styles[line.method],
                 "draws": line.draws,
                 "failed": line.failed,
@@ -192,6 +192,7 @@ def _table(group: Group, styles: dict[str, str]) -> dict[str, Any]:
             for line in group.lines
         ],
         "has_paper": any(stat.paper is not None for line in group.lines for stat in line.stats.values()),
+        "stale": any(line.stale for line in group.lines),
     }
 
 

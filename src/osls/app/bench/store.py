@@ -32,15 +32,17 @@ Row = dict[str, Any]
 _COLUMNS = (
     ("string", "key study data setting method"),
     ("int64", "draw seed"),
-    ("string", "paper config started"),
+    ("string", "paper config started commit"),
+    ("bool", "dirty"),
     ("float64", "seconds cpu_seconds peak_memory_mb"),
     ("int64", "threads n_source n_target n_test k"),
     ("float64", "novel_true novel_estimate novel_low novel_high"),
     ("bool", "novel_covered"),
     ("float64", "novelty_pvalue"),
     ("string", "verdict"),
-    ("float64", "acc_all acc_seen acc_novel mpe_seen mpe_novel"),
+    ("float64", "acc_all acc_seen acc_known acc_novel mpe_seen mpe_seen_raw mpe_novel"),
     ("float64", "test_acc_all test_acc_seen test_acc_novel best_threshold acc_best_threshold"),
+    ("float64", "h_score novelty_auroc macro_f1 test_h_score"),
     ("string", "error traceback warnings versions hardware history"),
 )
 COLUMNS = {name: kind for kind, names in _COLUMNS for name in names.split()}
@@ -92,12 +94,21 @@ class Store:
             write_atomically(self._runs / f"{row['key']}.json", json.dumps(clean, allow_nan=False))
 
     def compact(self, order: Iterable[str] = ()) -> list[Row]:
-        """Write all rows as one Parquet file, those of the given keys first, and return them."""
+        """Write all rows as one Parquet file, those of the given keys first, and return them.
+
+        A row of another key is dropped if one of the given keys has its names: its run was changed since.
+        """
         place = {key: i for i, key in enumerate(order)}
         rows = sorted(self.rows(), key=lambda row: place.get(row["key"], len(place)))
+        current = {_identity(row) for row in rows if row["key"] in place}
+        rows = [row for row in rows if row["key"] in place or _identity(row) not in current]
         if rows:
             write_parquet(self.parquet, rows)
         return rows
+
+
+def _identity(row: Row) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in ("study", "data", "setting", "method", "draw"))
 
 
 def _finite(value: object) -> object:

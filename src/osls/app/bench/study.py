@@ -13,8 +13,14 @@ from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, field
 
 from osls._core.names import unknown
 from osls.app.bench.config import Strict, config_key, explain, read_yaml
-from osls.app.bench.methods import MODEL_PARAMETERS, check_parameters, find_method, parameter_names
-from osls.app.bench.network_plans import NETWORKS, PAPER_NETWORKS, NetworkSpec
+from osls.app.bench.methods import (
+    MODEL_PARAMETERS,
+    can_split_once,
+    check_parameters,
+    find_method,
+    parameter_names,
+)
+from osls.app.bench.network_plans import NETWORKS, PAPER_NETWORKS, NetworkSpec, as_in_paper
 from osls.datasets import DATASETS
 
 # The paper's tables, as the first column of paper.csv names them: Table 1 with the appendix's full results,
@@ -72,13 +78,14 @@ class DataSpec(Setting):
 
 
 class MethodSpec(Strict):
-    """A method with parameters; a grid makes one method of each combination."""
+    """A method with parameters; a grid makes one method of each combination. ``draws`` limits its draws."""
 
     name: str
     label: str | None = None
     paper: str | None = None
     parameters: dict[str, Any] = Field(default={})
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})
+    draws: PositiveInt | None = None
 
     @field_validator("name")
     @classmethod
@@ -103,7 +110,8 @@ class Study(Strict):
     """Every (data set, setting, method, draw) of a study.
 
     ``profile`` decides what data sets get that name no network: "cpu" leaves the choice to the methods and
-    caps the rows of large data sets; "paper" takes the paper's network and schedule, and all rows.
+    caps the rows of large data sets; "paper" takes the paper's network and schedule (for the open set methods
+    with their own rates), all rows, and one split for every method that can do with one.
     ``defaults`` are parameters for every method that has them. ``paper`` names the table of the paper whose
     figures stand beside ours.
     """
@@ -138,11 +146,19 @@ class Study(Strict):
         """The built-in networks and the study's own, which win."""
         return NETWORKS | self.networks
 
-    def network_of(self, data: DataSpec) -> NetworkSpec | None:
+    def network_of(self, data: DataSpec, method: str) -> NetworkSpec | None:
         """The network for a data set, or None to leave it to the methods."""
         own = PAPER_NETWORKS.get(data.name) if self.profile == "paper" else None
         name = data.network or own
-        return None if name in (None, "auto") else self.all_networks[name]
+        if name in (None, "auto"):
+            return None
+        spec = self.all_networks[name]
+        return as_in_paper(spec, method) if self.profile == "paper" else spec
+
+    def defaults_of(self, method: str) -> dict[str, Any]:
+        """The study's defaults that a method has; in the profile "paper" also one split, if it takes that."""
+        split = {"n_folds": 1} if self.profile == "paper" and can_split_once(method) else {}
+        return split | {k: v for k, v in self.defaults.items() if k in parameter_names(method)}
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
@@ -239,8 +255,9 @@ def runs_of(study: Study) -> list[Run]:
         run
         for data in study.data
         for setting in data.settings or study.settings or [Setting()]
-        for draw in study.draw_numbers
+        for number, draw in enumerate(study.draw_numbers)
         for method in study.methods
+        if method.draws is None or number < method.draws
         for run in _runs_of_method(study, data, setting, method, draw)
     ]
     _check_distinct(study, runs)
@@ -264,14 +281,14 @@ def _runs_of_method(
     name = setting.label or ", ".join(f"{k}={_short(v)}" for k, v in setting.split().items())
     paper = _paper_key(study, data, setting, method)
     for label, parameters in method.variants():
-        own = {k: v for k, v in study.defaults.items() if k in parameter_names(method.name)}
+        own = study.defaults_of(method.name)
         config: dict[str, Any] = {
             "data": _data_config(study, data, setting),
             "method": _method_config(method.name, own | parameters, study.all_networks),
             "draw": draw,
             "seed": study.seed,
         }
-        network = study.network_of(data)
+        network = study.network_of(data, method.name)
         if network is not None:
             config["network"] = network.model_dump(mode="json", exclude_none=True)
         yield Run(study.name, data.label or data.name, name, label, draw, study.seed, paper, config)

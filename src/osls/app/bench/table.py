@@ -11,9 +11,35 @@ from rich.table import Table
 from rich.text import Text
 
 from osls._core.names import unknown
-from osls.app.bench.evaluation import METRICS, Group, Line, Stat
+from osls.app.bench.evaluation import METRICS, STALE, Group, Line, Stat
 
-DEFAULT_METRICS = ("acc_all", "acc_seen", "acc_novel", "mpe_seen", "mpe_novel", "test_acc_all", "seconds")
+DEFAULT_METRICS = (
+    "acc_all",
+    "test_acc_all",
+    "acc_seen",
+    "acc_known",
+    "acc_novel",
+    "mpe_seen",
+    "mpe_seen_raw",
+    "mpe_novel",
+    "h_score",
+    "novelty_auroc",
+    "macro_f1",
+    "seconds",
+)
+# What fits a terminal.
+_ON_SCREEN = (
+    "acc_all",
+    "test_acc_all",
+    "acc_seen",
+    "acc_novel",
+    "mpe_seen",
+    "mpe_novel",
+    "h_score",
+    "acc_best_threshold",
+    "regret",
+    "seconds",
+)
 FORMATS = ("markdown", "latex", "csv")
 
 
@@ -70,7 +96,7 @@ def _columns(group: Group, metrics: Sequence[str]) -> list[tuple[str, bool]]:
 def _body(group: Group, columns: Sequence[tuple[str, bool]], bold: str, pm: str) -> list[list[str]]:
     body = []
     for line in group.lines:
-        entries = [line.method]
+        entries = [line.name]
         for metric, paper in columns:
             stat = line.stats.get(metric)
             entries.append(_paper_words(stat) if paper else _words(stat, bold, pm))
@@ -100,13 +126,19 @@ def _markdown(group: Group, metrics: Sequence[str]) -> str:
     heads = ["Method", *("paper" if paper else METRICS[m].heading for m, paper in columns), "Draws"]
     rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *_body(group, columns, "**{}**", "±")]
     table = ["| " + " | ".join(entry.replace("|", "\\|") for entry in row) + " |" for row in rows]
-    return "\n".join([f"### {group.title}", "", *table])
+    return "\n".join([f"### {group.title}", "", *table, *_footnote(group, "\n{}")])
+
+
+def _footnote(group: Group, form: str) -> list[str]:
+    words = f"{STALE} run before the last change of the method's code"
+    return [form.format(words)] if any(line.stale for line in group.lines) else []
 
 
 _LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "\\": r"\textbackslash{}",
+    STALE: r"$\dagger$",
 }
 
 
@@ -130,6 +162,7 @@ def _latex(group: Group, metrics: Sequence[str]) -> str:
             *lines,
             r"\bottomrule",
             r"\end{tabular}",
+            *_footnote(group, "% {}"),
         ]
     )
 
@@ -139,11 +172,19 @@ def _latex(group: Group, metrics: Sequence[str]) -> str:
 
 def _csv(groups: Sequence[Group], metrics: Sequence[str]) -> str:
     parts = ("mean", "std", "worst", "paper")
-    names = ["data", "setting", "method", "draws", "failed", *(f"{m}_{p}" for m in metrics for p in parts)]
+    names = [
+        "data",
+        "setting",
+        "method",
+        "draws",
+        "failed",
+        "stale",
+        *(f"{m}_{p}" for m in metrics for p in parts),
+    ]
     rows = []
     for group in groups:
         for line in group.lines:
-            row: list[Any] = [group.data, group.setting, line.method, line.draws, line.failed]
+            row: list[Any] = [group.data, group.setting, line.method, line.draws, line.failed, line.stale]
             for stat in map(line.stats.get, metrics):
                 row += [getattr(stat, part) if stat and stat.values else None for part in parts[:3]]
                 row.append(stat and stat.paper)
@@ -154,7 +195,7 @@ def _csv(groups: Sequence[Group], metrics: Sequence[str]) -> str:
 def terminal_tables(groups: Sequence[Group]) -> Iterator[Table]:
     """Yield a rich table for each data set and setting."""
     for group in groups:
-        metrics = choose_metrics((), [group])
+        metrics = choose_metrics(_ON_SCREEN, [group])
         table = Table(
             title=f"{group.title}: mean, ± std over draws, (worst draw)",
             box=box.SIMPLE,
@@ -165,7 +206,7 @@ def terminal_tables(groups: Sequence[Group]) -> Iterator[Table]:
             table.add_column(head, overflow="fold")
         for line in group.lines:
             entries = (_stacked(line.stats.get(metric)) for metric in metrics)
-            table.add_row(line.method, _draws(line), *entries)
+            table.add_row(line.name, _draws(line), *entries)
         yield table
 
 

@@ -15,6 +15,7 @@ from osls._core.arrays import Floats, Ints
 from osls.app.answer import Answer
 from osls.app.report.charts import Curve, ShareRow, count_chart, curve_chart, novelty_histogram, share_chart
 from osls.app.report.groups import Group, example_columns, examples, find_groups, most_novel
+from osls.app.report.landscape import draw_contrasts, draw_map
 from osls.app.report.page import Card, render_page
 from osls.app.report.traits import data_columns
 from osls.app.report.wording import (
@@ -39,6 +40,7 @@ _SECTIONS = (
     ("answer", "Answer"),
     ("mix", "Mix"),
     ("rows", "Rows"),
+    ("map", "Map"),
     ("novel", "Most novel"),
     ("groups", "Groups"),
     ("trust", "Trust"),
@@ -123,8 +125,9 @@ def render_report(answer: Answer, *, truth: Truth | None = None) -> str:
     str
         The page. Every value of the data is escaped; pictures are embedded as small copies.
     """
-    seed = answer.settings.get("seed")
-    groups = find_groups(answer, seed=seed if isinstance(seed, int) else 0)
+    given = answer.settings.get("seed")
+    seed = given if isinstance(given, int) else 0
+    groups = find_groups(answer, seed=seed)
     by_strength = sorted((trait for group in groups for trait in group.traits), key=lambda t: -t.strength)
     columns = example_columns(answer, [trait.column for trait in by_strength])
     return render_page(
@@ -141,6 +144,8 @@ def render_report(answer: Answer, *, truth: Truth | None = None) -> str:
         mix=_mix(answer, truth),
         counts=_counts(answer),
         histogram=_histogram(answer),
+        map=draw_map(answer, [group.rows for group in groups], columns, seed=seed),
+        contrasts=draw_contrasts(answer, seed=seed),
         nothing_new=bool(answer.target_share[-1] <= 0),
         novel=_most_novel(answer, columns),
         group_words=_group_words(answer, groups),
@@ -280,18 +285,22 @@ def _group_words(answer: Answer, groups: Sequence[Group]) -> str:
         return f"None of the new {words} was called novel, so there is nothing to group."
     if len(groups) == 1:
         return (
-            f"The {len(groups[0].rows):,} {words} called novel form one group: no split of them could be "
-            "found again in one half from the other."
+            f"The {len(groups[0].rows):,} {words} called novel form one group: no part of them stands apart "
+            "as your classes stand apart from each other."
         )
     return (
-        f"The {words} called novel fall into {len(groups)} groups, the largest first. A split is kept only "
-        "if what one half of them says about it also holds in the other half. A group is a suggestion for "
-        "a new label, not a proof of one."
+        f"The {words} called novel fall into {len(groups)} groups, the largest first. Two groups are kept "
+        "apart only if they differ as your classes differ from each other. A group is a suggestion for a new "
+        "label, not a proof of one: osls review asks you about them, osls absorb learns your answers."
     )
 
 
 def _group(answer: Answer, group: Group, columns: Sequence[str]) -> dict[str, Any]:
-    size = f"{len(group.rows):,} {_ROW_WORDS[answer.kind]}, {percent(group.share)} of the new data"
+    words = _ROW_WORDS[answer.kind]
+    size = (
+        f"{len(group.rows):,} {words} called novel; {percent(group.share)} of the new data, "
+        f"{percent(answer.level)} interval {percent_range(*group.interval)}"
+    )
     return {
         "size": size,
         "resembles": group.resembles,

@@ -86,6 +86,16 @@ class DrawRow:
     best: bool = False
 
 
+@dataclass(frozen=True)
+class MapPoint:
+    """A row on a map: its place in the unit square, its colour, and what to show for it."""
+
+    x: float
+    y: float
+    style: str
+    words: str
+
+
 # -- Parts that the charts share -------------------------------------------------------------------------
 
 
@@ -261,6 +271,60 @@ def novelty_histogram(title: str, novelty: Floats, *, bins: int = 20, height: fl
         x = _GUTTER + (100 - _GUTTER) * value
         body.append(_text(x, height - 5, f"{value:g}", "tick", "end" if value == 1 else "middle"))
     return _svg(title, height, body)
+
+
+def map_chart(
+    title: str, points: Sequence[MapPoint], labels: Sequence[tuple[float, float, str]], *, height: float = 420
+) -> Markup:
+    """Rows as dots; ``labels`` are written at their places. Novel rows are drawn last, over the others."""
+    margin = 10
+
+    def down(y: float) -> float:
+        return margin + (height - 2 * margin) * (1 - y)
+
+    ordered = sorted(points, key=lambda point: point.style == "novel")
+    body = [_circle(f"spot {p.style}", 1 + 98 * p.x, down(p.y), 4, p.words) for p in ordered]
+    body += [_text(1 + 98 * x, down(y) + 6, words, "place", "middle") for x, y, words in labels]
+    return _svg(title, height, body)
+
+
+def mirror_chart(title: str, known: Floats, novel: Floats, *, bins: int = 20, height: float = 130) -> Markup:
+    """Two histograms of a number as shares: known rows upwards, novel rows downwards."""
+    low, high = np.quantile(np.concatenate([known, novel]), [0.005, 0.995])
+    edges = np.linspace(low, high if high > low else low + 1, bins + 1)
+    sides = [np.histogram(side.clip(edges[0], edges[-1]), edges)[0] / len(side) for side in (known, novel)]
+    room, middle = (height - _AXIS) / 2, (height - _AXIS) / 2
+    tallest = max(float(side.max()) for side in sides)
+    body = []
+    for style, shares, upwards in (("known", sides[0], True), ("novel", sides[1], False)):
+        for i in np.flatnonzero(shares):
+            tall = room * shares[i] / tallest
+            words = (
+                f"{percent(float(shares[i]))} of the {style} rows from {edges[i]:.4g} to {edges[i + 1]:.4g}"
+            )
+            place = f'x="{100 * i / bins + 0.2:.2f}%" width="{100 / bins - 0.4:.2f}%"'
+            top = middle - tall if upwards else middle
+            body.append(
+                f'<rect class="bar {style}" {place} y="{top:.1f}" height="{tall:.1f}">{_tip(words)}</rect>'
+            )
+    body.append(_across("grid", 0, 100, middle))
+    for share in (0.0, 0.5, 1.0):
+        value = edges[0] + share * (edges[-1] - edges[0])
+        body.append(_text(100 * share, height - 5, f"{value:.4g}", "tick", _anchor(100 * share)))
+    return _svg(title, height, body)
+
+
+def levels_chart(title: str, levels: Sequence[tuple[str, float, float]]) -> Markup:
+    """Shares of the values of a column among known and among novel rows, two bars a value."""
+    scale = _Scale(0, max(max(known, novel) for _, known, novel in levels))
+    body = []
+    for i, (name, known, novel) in enumerate(levels):
+        y = _ROW * i + 14
+        body += _row_title(y, shown(name, _NAME_LENGTH), f"{percent(known)}, {percent(novel)}")
+        for style, share, top in (("known", known, y + 5), ("novel", novel, y + 12)):
+            place = f'x="0" y="{top}" width="{scale(share):.2f}%" height="6" rx="3"'
+            body.append(f'<rect class="bar {style}" {place}/>' if share else "")
+    return _svg(title, _ROW * len(levels) + 2, body)
 
 
 # -- Curves ----------------------------------------------------------------------------------------------

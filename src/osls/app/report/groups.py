@@ -11,38 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
-from sklearn.cluster import KMeans
-from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import StandardScaler, normalize
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.arrays import Ints
 from osls._core.extras import require
 from osls.app.answer import Answer
 from osls.app.files.guards import PICTURE_FORMATS
 from osls.app.report.traits import Trait, data_columns, id_columns, text_column, traits_of, without_header
 from osls.app.report.wording import number, percent, shown
-
-MAX_GROUPS = 8
-# Below this a split could not be checked on halves.
-_SMALLEST_TO_SPLIT = 30
-_SAMPLE = 3000
-_DIMENSIONS = 10
-# Tibshirani and Walther take the largest number of groups with a prediction strength above 0.8 or 0.9. Known
-# rows that were called novel belong to no group and cost some of it, so a little less is asked for.
-_STRENGTH = 0.75
-_HALVINGS = 5
-
-
-@dataclass(frozen=True)
-class Clustering:
-    """Group of each row (largest group first), and the distance of the row to its group's centre."""
-
-    labels: Ints
-    distance: Floats
-    strength: float
 
 
 @dataclass(frozen=True)
@@ -51,131 +26,29 @@ class Group:
 
     rows: Ints
     share: float
+    interval: tuple[float, float]
+    purity: float
     traits: tuple[Trait, ...]
     resembles: str | None
 
 
-def novel_rows(answer: Answer) -> Ints:
-    """Row numbers of the target that were called novel."""
-    called = answer.predictions["predicted"].astype(str).to_numpy() == str(answer.classes[-1])
-    return np.flatnonzero(called)
-
-
 def find_groups(answer: Answer, *, seed: int = 0) -> tuple[Group, ...]:
-    """Split the rows called novel into groups, the largest first; rows are the most typical first."""
-    rows = novel_rows(answer)
-    if len(rows) == 0:
+    """The groups of the rows called novel with what tells them apart; rows are the most typical first."""
+    found = answer.discovery.groups
+    if not found:
         return ()
-    clusters = cluster(answer.features_target[rows], spherical=answer.kind != "table", seed=seed)
-    members = [
-        rows[part[np.argsort(clusters.distance[part], kind="stable")]]
-        for part in (np.flatnonzero(clusters.labels == j) for j in range(int(clusters.labels.max()) + 1))
-    ]
-    m = len(answer.predictions)
+    traits = traits_of(answer, [group.rows for group in found], seed=seed)
     return tuple(
-        Group(part, len(part) / m, traits, _resembles(answer, part))
-        for part, traits in zip(members, traits_of(answer, members, seed=seed), strict=True)
-    )
-
-
-def _resembles(answer: Answer, rows: Ints) -> str | None:
-    """The known class that the classifier would choose for most of the rows, if it had to."""
-    known = [str(name) for name in answer.classes[:-1]]
-    columns = [f"p_{name}" for name in known]
-    if len(known) < 2 or not set(columns) <= set(answer.predictions.columns):
-        return None
-    proba = answer.predictions[columns].to_numpy(dtype=float)[rows]
-    votes = np.bincount(proba.argmax(axis=1)[proba.sum(axis=1) > 0], minlength=len(known))
-    best = int(votes.argmax())
-    return shown(known[best]) if votes[best] > 0.5 * len(rows) else None
-
-
-def cluster(features: AnyArray, *, spherical: bool, seed: int = 0) -> Clustering:
-    """Group rows by k-means on their leading components; the number of groups is chosen by the data.
-
-    A number of groups is kept if it predicts: centres found on one half of the rows must put the other
-    half's pairs together as that half's own centres do. The largest number for which this holds for at least
-    75% of the pairs of the worst group is taken, and one group if none does.
-
-    Parameters
-    ----------
-    features : array or CSR matrix of shape (n, ...)
-        The rows as the models saw them.
-    spherical : bool
-        Whether only the direction of a row counts (texts, embeddings), or columns have units of their own.
-    seed : int
-        Seed of the halves and of k-means.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from osls.app.report.groups import cluster
-    >>> rng = np.random.default_rng(0)
-    >>> rows = np.concatenate([rng.normal(0, 1, (80, 3)), rng.normal(9, 1, (40, 3))])
-    >>> clusters = cluster(rows, spherical=False)
-    >>> np.bincount(clusters.labels).tolist()
-    [80, 40]
-
-    References
-    ----------
-    .. [1] Tibshirani, Walther. Cluster Validation by Prediction Strength. JCGS, 2005.
-    """
-    # Hundreds of small k-means: threads cost more than they bring, the more so on a busy machine.
-    with threadpool_limits(1), warnings.catch_warnings():
-        # Fewer distinct rows than groups: such a number of groups has no strength, and is not chosen.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return _cluster(features, spherical, np.random.default_rng(seed))
-
-
-def _cluster(features: AnyArray, spherical: bool, rng: np.random.Generator) -> Clustering:
-    n = features.shape[0]
-    components = _components(features, spherical, rng)
-    sample = components[rng.permutation(n)[:_SAMPLE]]
-    strengths = {1: 1.0}
-    if n >= _SMALLEST_TO_SPLIT:
-        largest = min(MAX_GROUPS, n // (_SMALLEST_TO_SPLIT // 2))
-        strengths |= {k: _prediction_strength(sample, k, rng) for k in range(2, largest + 1)}
-    k = max(k for k, strength in strengths.items() if strength >= _STRENGTH)
-    model = KMeans(k, n_init=10, random_state=int(rng.integers(2**31))).fit(sample)
-    # The largest group comes first.
-    labels = model.predict(components)
-    rank = np.argsort(np.argsort(-np.bincount(labels, minlength=k), kind="stable"))
-    distance = np.linalg.norm(components - model.cluster_centers_[labels], axis=1)
-    return Clustering(np.unique(rank[labels], return_inverse=True)[1], distance, strengths[k])
-
-
-def _components(features: AnyArray, spherical: bool, rng: np.random.Generator) -> Floats:
-    seed = int(rng.integers(2**31))
-    n = features.shape[0]
-    if issparse(features):
-        unit = normalize(features)
-        d = min(_DIMENSIONS, n, features.shape[1])
-        return np.asarray(normalize(TruncatedSVD(d, random_state=seed).fit_transform(unit)))
-    rows = np.nan_to_num(np.asarray(features, dtype=float).reshape(n, -1), posinf=0.0, neginf=0.0)
-    rows = normalize(rows) if spherical else StandardScaler().fit_transform(rows)
-    d = min(_DIMENSIONS, n, rows.shape[1])
-    return np.asarray(PCA(d, random_state=seed).fit_transform(rows))
-
-
-def _prediction_strength(rows: Floats, k: int, rng: np.random.Generator) -> float:
-    strengths = []
-    for _ in range(_HALVINGS):
-        order = rng.permutation(len(rows))
-        half = len(rows) // 2
-        one, other = (
-            KMeans(k, n_init=5, random_state=int(rng.integers(2**31))).fit(rows[part])
-            for part in (order[:half], order[half:])
+        Group(
+            group.rows,
+            group.share,
+            group.interval,
+            group.purity,
+            told,
+            None if group.nearest is None else shown(str(group.nearest)),
         )
-        predicted = one.predict(rows[order[half:]])
-        strengths.append(min(_pairs_kept(predicted[other.labels_ == j]) for j in range(k)))
-    return float(np.mean(strengths))
-
-
-def _pairs_kept(predicted: Ints) -> float:
-    """Share of the pairs of rows that stay together."""
-    n = len(predicted)
-    counts = np.bincount(predicted)
-    return float((counts * (counts - 1)).sum() / (n * (n - 1))) if n > 1 else 0.0
+        for group, told in zip(found, traits, strict=True)
+    )
 
 
 _EXCERPT = 260
@@ -228,8 +101,8 @@ def example_columns(answer: Answer, telling: Sequence[str] = ()) -> list[str]:
 
 def examples(answer: Answer, rows: Ints, columns: Sequence[str] = ()) -> list[Example]:
     """Rows as a page shows them."""
-    # A picture's file is its name already.
-    ids = [c for c in id_columns(answer) if not (answer.kind == "images" and c == "file")]
+    # The file of a picture is its name already.
+    ids = [c for c in id_columns(answer) if not (answer.kind == "images" and c in ("row", "file"))]
     known = [str(name) for name in answer.classes[:-1]]
     frame = answer.predictions.iloc[rows]
     part = answer.target_rows.iloc[rows]

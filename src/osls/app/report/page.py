@@ -32,6 +32,7 @@ def render_page(
     *,
     sections: Sequence[tuple[str, str]],
     styles: Sequence[str] = ("report.css",),
+    scripts: Sequence[str] = ("report.js",),
     **values: Any,
 ) -> str:
     """Fill a template that extends ``page.html``.
@@ -47,11 +48,13 @@ def render_page(
         Links of the bar at the top.
     styles : list of str
         Style sheets among the templates.
+    scripts : list of str
+        Scripts among the templates, run in this order.
     **values
         The values of the template; a missing one is an error.
     """
     style = "\n".join(map(_template_file, styles))
-    script = _template_file("report.js")
+    script = "\n".join(map(_template_file, scripts))
     environment = Environment(
         loader=PackageLoader("osls.app.report"),
         autoescape=True,

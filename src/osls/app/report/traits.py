@@ -58,7 +58,7 @@ class Trait:
 
 def id_columns(answer: Answer) -> list[str]:
     """Columns that the predictions repeat from the target so that a row can be found again."""
-    made = {"predicted", "novel", *(f"p_{name}" for name in answer.classes)}
+    made = {"predicted", "novel", "group", *(f"p_{name}" for name in answer.classes)}
     return [c for c in answer.predictions.columns if c not in made]
 
 

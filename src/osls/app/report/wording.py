@@ -163,13 +163,13 @@ def _doubt(answer: Answer) -> str:
 
 
 def _moved_clause(answer: Answer) -> str:
-    """The known class whose share moved most, of those that moved by more than the novel part takes."""
+    """The known class whose share moved most, if any moved by more than the novel part takes from all."""
     diluted = answer.source_share[:-1] * (1 - answer.target_share[-1])
     low, high = answer.interval[:-1].T
     outside = (diluted < low) | (diluted > high)
     if not outside.any():
         return "the known classes kept their proportions, as far as this data can tell"
-    change = abs(answer.target_share[:-1] - answer.source_share[:-1]) * outside
+    change = abs(answer.target_share[:-1] - answer.source_share[:-1])
     j = int(change.argmax())
     before, now = percent(answer.source_share[j]), percent(answer.target_share[j])
     name = shown(answer.classes[j])

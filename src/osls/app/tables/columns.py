@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.preprocessing import normalize
 
-from osls._core.arrays import AnyArray, Bools, Floats
+from osls._core.arrays import AnyArray, Bools, Floats, Ints
 from osls.app.files.reader import InputError, Place, shorten
 from osls.app.options import TextMode
 from osls.app.tables.parsing import as_dates, as_numbers, as_strings, is_plain_number, wrong_value
@@ -22,6 +22,7 @@ from osls.datasets import encoders
 
 _LARGEST = float(np.finfo(np.float32).max)
 _BUCKETS = 2**16
+_PLAIN = (float, int, bool, type(None))
 # The sentence encoder reads about 130 short texts a second on one core, so up to these limits it takes a
 # minute or two. It ignores all but the first 200 words or so of a text; hashed words have no such limit.
 _MINILM_MAX_ROWS = 6_000
@@ -86,10 +87,24 @@ class Numbers:
         values = number_matrix(frame, self.names, place)
         if self.sparse:
             return sparse.csr_matrix(values, dtype=np.float64)
-        values = _dense(values)
+        return self.features(_dense(values))
+
+    def features(self, values: Floats) -> Floats:
+        """Return the features of numbers, NaN where one is missing."""
         missing = np.isnan(values)
         filled = np.where(missing, self.median, values)
         return np.hstack([filled, missing[:, self.has_missing]])
+
+    def of_records(self, rows: Sequence[Mapping[str, Any]]) -> Floats | None:
+        """Return the features of plain numbers; None if a value is anything else, or too large."""
+        values = [[row.get(name) for name in self.names] for row in rows]
+        if self.sparse or not all(type(value) in _PLAIN for line in values for value in line):
+            return None
+        try:
+            numbers = np.array(values, dtype=np.float64)
+        except OverflowError:  # a whole number of hundreds of digits
+            return None
+        return None if (np.abs(numbers) > _LARGEST).any() else self.features(numbers)
 
     @property
     def feature_names(self) -> list[str]:
@@ -123,8 +138,22 @@ class Categories:
     def encode(self, frame: pd.DataFrame, place: Place) -> AnyArray:
         values = as_strings(frame[self.name])
         codes = pd.Index(self.levels).get_indexer(pd.Index(values))
-        missing = values.isna().to_numpy()
-        features = np.zeros((len(values), len(self.feature_names)), dtype=np.float32)
+        return self.features(codes, values.isna().to_numpy())
+
+    def of_records(self, rows: Sequence[Mapping[str, Any]]) -> Floats | None:
+        """Return the features of plain words; None if a value is anything else."""
+        values = [row.get(self.name) for row in rows]
+        if not all(
+            value is None or (isinstance(value, str) and value.strip() == value != "") for value in values
+        ):
+            return None
+        place = {level: code for code, level in enumerate(self.levels)}
+        codes = np.array([-1 if value is None else place.get(value, -1) for value in values])
+        return self.features(codes, np.array([value is None for value in values]))
+
+    def features(self, codes: Ints, missing: Bools) -> Floats:
+        """Return the features of places among the levels, -1 where a value is none of them."""
+        features = np.zeros((len(codes), len(self.feature_names)), dtype=np.float32)
         known = codes >= 0
         features[np.flatnonzero(known), codes[known]] = 1
         if self.has_other:

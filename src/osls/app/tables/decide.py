@@ -28,6 +28,7 @@ _WORDS_OF_TEXT = 3.0
 _CHARACTERS_OF_TEXT = 50.0
 # If more than this share of the strings are distinct, the column is an id of the rows.
 _DISTINCT_OF_ID = 0.5
+_DISTINCT_ON_A_SIDE = 0.95
 _ID_NAME = re.compile(r"(^|[\W_])(id|ids|uuid|guid|key|index|idx|number|nr|no)($|[\W_])", re.IGNORECASE)
 
 NO_VALUES = "no value in one of the two"
@@ -116,7 +117,9 @@ def _screen_strings(texts: tuple[pd.Series, pd.Series], pooled: pd.Series, disti
         words = pooled.head(2000).str.split().str.len().mean()
         if words >= _WORDS_OF_TEXT or pooled.head(2000).str.len().mean() >= _CHARACTERS_OF_TEXT:
             return "text"
-        if distinct > _DISTINCT_OF_ID * len(pooled):
+        # Rows that were numbered on each side anew have the same ids on both.
+        numbered_anew = all(text.nunique() > _DISTINCT_ON_A_SIDE * text.count() for text in texts)
+        if numbered_anew or distinct > _DISTINCT_OF_ID * len(pooled):
             return NAMES_THE_ROW
     levels = [set(text.dropna().unique()) for text in texts]
     missing = any(text.isna().any() for text in texts)

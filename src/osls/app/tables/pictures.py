@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -64,8 +66,8 @@ class PictureEncoder:
         self, source: pd.DataFrame, target: pd.DataFrame, places: tuple[Place, Place] | None = None
     ) -> Self:
         """Settle "auto", and look at the headers of all files before any is encoded."""
-        self.check(source)
-        self.check(target)
+        looks = [_look(self._paths(frame, ROWS)) for frame in (source, target)]
+        self.warnings_ = _differences(*looks)
         if self.images == "auto":
             self.images = "efficientnet" if find_spec("efficientnet_lite_pytorch") else "scratch"
         return self
@@ -83,8 +85,7 @@ class PictureEncoder:
 
     def check(self, frame: pd.DataFrame, place: Place = ROWS) -> None:
         """Raise for files that are no pictures."""
-        for path in self._paths(frame, place):
-            _opened(path).close()
+        _look(self._paths(frame, place))
 
     def _paths(self, frame: pd.DataFrame, place: Place) -> list[Path]:
         if FILE_COLUMN not in frame.columns:
@@ -151,6 +152,39 @@ def _opened(path: Path) -> Any:
         picture.close()
         raise _too_large(path, f"{width} x {height}")
     return picture
+
+
+@dataclass(frozen=True)
+class _Look:
+    """File types of many pictures with their shares, and the picture of middle size."""
+
+    types: Mapping[str, float]
+    middle: tuple[int, int]
+
+
+def _look(paths: Sequence[Path]) -> _Look:
+    """Read the headers of all files; raise for one that is no picture."""
+    types, sizes = Counter[str](), []
+    for path in paths:
+        with _opened(path) as picture:
+            types[str(picture.format)] += 1
+            sizes.append(picture.size)
+    by_area = sorted(sizes, key=lambda size: size[0] * size[1])
+    shares = {name: count / len(sizes) for name, count in types.items()}
+    return _Look(shares, by_area[len(by_area) // 2] if by_area else (1, 1))
+
+
+def _differences(source: _Look, target: _Look) -> list[str]:
+    """Say if the two sides were stored in other ways, which a model can see as well as what they show."""
+    notes = []
+    if sum(abs(source.types.get(t, 0) - target.types.get(t, 0)) for t in {*source.types, *target.types}) > 1:
+        mostly = [max(side.types, key=lambda t: side.types[t]) for side in (source, target)]
+        notes.append(f"The labelled pictures are mostly {mostly[0]} files, the new ones mostly {mostly[1]}")
+    (a, b), (c, d) = source.middle, target.middle
+    if not 0.5 < (a * b) / (c * d) < 2:
+        notes.append(f"The labelled pictures have about {a} x {b} pixels, the new ones {c} x {d}")
+    why = "how a picture was stored can be taken for what it shows; store both alike if you can."
+    return [f"{note}: {why}" for note in notes]
 
 
 def _too_large(path: Path, pixels: str) -> InputError:

@@ -189,7 +189,7 @@ def _check_target_label(target: RowFile, label: str, ignored: bool) -> list[str]
 
 def _read_ids(target: RowFile, ids: list[str], classes: AnyArray) -> pd.DataFrame:
     """Return the id columns, one row for each of the target's even if there are no columns."""
-    made = {"predicted", "novel", *(f"p_{name}" for name in classes.tolist())}
+    made = {"predicted", "novel", "group", *(f"p_{name}" for name in classes.tolist())}
     for column in ids:
         if column in made:
             raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -119,6 +119,20 @@ class TableEncoder:
                     f"{did_you_mean(column, map(str, frame.columns))}"
                 )
         return self._scaled([column.encode(frame, place) for column in self.columns_])
+
+    def transform_records(self, rows: Sequence[Mapping[str, Any]]) -> AnyArray | None:
+        """Return the features of a few rows without making a table of them, in a fraction of the time.
+
+        The rows have all columns that are used. If one holds more than numbers and words (dates, texts,
+        numbers written as text), the result is None: :meth:`transform` reads them.
+        """
+        parts: list[Any] = []
+        for column in self.columns_ if self._scale is None else ():
+            part = column.of_records(rows) if isinstance(column, Numbers | Categories) else None
+            if part is None:
+                return None
+            parts.append(part)
+        return np.hstack(parts) if parts else None
 
     def check(self, frame: pd.DataFrame, place: Place = ROWS) -> None:
         """Raise what :meth:`transform` would raise for numbers and dates, without the cost of texts."""

@@ -167,7 +167,9 @@ class TextCNNFeatures(nn.Module):
     Parameters
     ----------
     vectors : Tensor of shape (words, dimensions)
-        One vector per word, such as GloVe's. They are not trained, as in the network that the paper uses.
+        One vector per word, such as GloVe's, to start from.
+    frozen : bool, default=False
+        Keep them as they are; the paper's authors train them.
 
     Examples
     --------
@@ -178,10 +180,10 @@ class TextCNNFeatures(nn.Module):
     (2, 128)
     """
 
-    def __init__(self, vectors: Tensor):
+    def __init__(self, vectors: Tensor, frozen: bool = False):
         super().__init__()
-        # A parameter, so that it is saved with the network, but not trained.
-        self.vectors = nn.Parameter(vectors.float(), requires_grad=False)
+        # A parameter also if frozen, so that it is saved with the network.
+        self.vectors = nn.Parameter(vectors.float(), requires_grad=not frozen)
         self.body = nn.Sequential(
             nn.Conv1d(vectors.shape[1], _FILTERS, _KERNEL),
             nn.ReLU(),

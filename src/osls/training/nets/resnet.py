@@ -181,6 +181,8 @@ class ResNetFeatures(nn.Module):
         3 x 3 convolution that keeps the size, as usual for the 32 pixels of CIFAR.
     width : int, default=64
         Channels of the first stage.
+    shift : int, default=0
+        In training, images are shifted by up to so many pixels and mirrored; 0 leaves them as they are.
 
     Examples
     --------
@@ -191,11 +193,12 @@ class ResNetFeatures(nn.Module):
     ((2, 64), 64)
     """
 
-    def __init__(self, depth: int, in_channels: int, stem: Stem = "large", width: int = 64):
+    def __init__(self, depth: int, in_channels: int, stem: Stem = "large", width: int = 64, shift: int = 0):
         super().__init__()
         if depth not in _DEPTHS:
             raise ValueError(f"depth must be 18 or 50; got {depth}.")
         block, sizes = _DEPTHS[depth]
+        self.augment = RandomShiftFlip(shift) if shift else nn.Identity()
         kernel, stride = (7, 2) if stem == "large" else (3, 1)
         self.conv1 = nn.Conv2d(in_channels, width, kernel, stride, padding=kernel // 2, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
@@ -210,7 +213,7 @@ class ResNetFeatures(nn.Module):
         self.out_features = n_in
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.pool(self.bn1(self.conv1(x)).relu())
+        x = self.pool(self.bn1(self.conv1(self.augment(x))).relu())
         for stage in range(1, 5):
             x = self.get_submodule(f"layer{stage}")(x)
         return x.mean(dim=(2, 3))
@@ -225,7 +228,7 @@ def load_weights(body: nn.Module, path: Path) -> None:
         The network without its head.
     path : Path
         A state dict, or a checkpoint that holds one under "state_dict". Prefixes such as "module." or
-        "backbone." before the first known name are ignored.
+        "backbone." before the first known name are ignored; "shortcut" in a name stands for "downsample".
     """
     if not path.exists():
         raise FileNotFoundError(f"the weights {path} do not exist; download them or leave weights out.")
@@ -248,5 +251,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _without_prefix(name: str, wanted: dict[str, Any]) -> str:
-    parts = name.split(".")
+    parts = name.replace(".shortcut.", ".downsample.").split(".")
     return next((key for i in range(len(parts)) if (key := ".".join(parts[i:])) in wanted), name)

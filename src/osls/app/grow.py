@@ -1,0 +1,142 @@
+"""``osls review`` and ``osls absorb``: ask a person about the groups of a run, and learn the answers."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from osls._core.arrays import AnyArray
+from osls._core.screen import Screen
+from osls._core.writing import only_writer
+from osls.app.adapt import print_answer, read_again
+from osls.app.files.opening import open_rows
+from osls.app.files.reader import InputError, shorten
+from osls.app.files.staging import check_destination, staged_file
+from osls.app.fit import Fit
+from osls.app.options import ReadOptions
+from osls.app.output import AdaptAnswer, write_folder
+from osls.app.predict import load_adapted
+from osls.app.report.review import render_review
+from osls.app.tables.parsing import as_strings
+from osls.app.tables.problem import Problem
+from osls.inference.diagnostics import TrustWarning
+
+LABEL_COLUMN = "label"
+
+
+def run_review(run: Path, out: Path, rows: int, *, overwrite: bool = False) -> None:
+    """Write the page that asks about a run's groups."""
+    with staged_file(out, overwrite=overwrite) as draft:
+        answer = open_run(run).answer(f"osls review {shlex.quote(str(run))}", every_row=False)
+        suggestions = answer.adapted.adapter.suggestions(rows)
+        draft.write_text(render_review(answer, suggestions, run=str(run)), encoding="utf-8")
+    count = len(answer.discovery)
+    Screen().print(
+        f"{count} group{'s' * (count != 1)} and {len(suggestions)} rows to look at first, in {out}. Open it "
+        "in a browser, name what you know, and download labels.csv; then: "
+        f"osls absorb {shlex.quote(str(run))} labels.csv --out ...",
+        soft_wrap=True,
+    )
+
+
+def run_absorb(
+    run: Path, labels: Path, out: Path, *, overwrite: bool = False, safe_csv: bool = False
+) -> AdaptAnswer:
+    """Learn labels of target rows, write the new run, and print its answer."""
+    started = time.perf_counter()
+    check_destination(out, overwrite=overwrite)
+    if out.resolve() == run.resolve():
+        raise InputError(f"{out}: is the run itself, which stays as it is; name another folder with --out.")
+    with only_writer(out), warnings.catch_warnings():
+        # The verdict is printed with the answer.
+        warnings.simplefilter("ignore", TrustWarning)
+        fit = open_run(run)
+        rows, names = read_labels(labels, fit.problem)
+        try:
+            adapter = fit.adapted.adapter.absorb_rows(rows, names)
+        except ValueError as error:
+            raise InputError(f"{labels}: {error}") from None
+        assert adapter._origin is not None
+        parent = {
+            "run": str(run),
+            "sha256": hashlib.sha256((run / "mix.json").read_bytes()).hexdigest(),
+            "labels": len(adapter._origin.rows),
+        }
+        adapted = replace(fit.adapted, adapter=adapter, classes=tuple(map(str, adapter.classes_)))
+        settings = {**fit.settings, "seconds": round(time.perf_counter() - started, 1)}
+        fit = replace(fit, adapted=adapted, parent=parent, settings=settings)
+        command = shlex.join(["osls", "absorb", str(run), str(labels), "--out", str(out)])
+        answer = fit.answer(command, every_row=False)
+        answer = write_folder(answer, out, fit.predictions(), overwrite=overwrite, safe_csv=safe_csv)
+    print_answer(answer, out, time.perf_counter() - started, Screen())
+    return answer
+
+
+def open_run(run: Path) -> Fit:
+    """Load a run's model and give it back the rows that it was fitted on, from the files they came from."""
+    if not (run / "mix.json").is_file():
+        raise InputError(f"{run}: is not the folder of a run; give the one that osls adapt wrote.")
+    adapted = load_adapted(run)
+    inputs = adapted.metadata.get("inputs")
+    if not isinstance(inputs, Mapping):
+        raise InputError(
+            f"{run}: was not made by the command from files, so its rows cannot be read again; "
+            "use model.absorb in Python."
+        )
+    problem = read_again(inputs)
+    X = adapted.encoder.transform(problem.source, problem.places[0])
+    X_target = adapted.encoder.transform(problem.target_sample, problem.places[1])
+    detected = [name for name in adapted.ids if name not in problem.ids.columns]
+    if detected:
+        carried = problem.target.read(detected).reset_index(drop=True)
+        problem = replace(problem, ids=pd.concat([problem.ids.reset_index(drop=True), carried], axis=1))
+    try:
+        adapted.adapter.recall(X, problem.labels, X_target)
+    except ValueError:
+        raise InputError(
+            f"{problem.target.name}: is not what {run} was made from any more; run osls adapt again."
+        ) from None
+    settings = {
+        name: value for name, value in adapted.metadata.items() if name not in ("inputs", "source_share")
+    }
+    return Fit(problem, adapted, X_target, problem.warnings, settings)
+
+
+def read_labels(path: Path, problem: Problem) -> tuple[list[int], list[str]]:
+    """Return positions among the fitted rows, and labels, from a table with one labelled row a line."""
+    table = open_rows(str(path), ReadOptions())
+    key = next((name for name in (*problem.ids.columns, "row") if name in table.columns), None)
+    if key is None or LABEL_COLUMN not in table.columns:
+        wanted = " or ".join(repr(name) for name in (*problem.ids.columns, "row"))
+        raise InputError(f"{path}: needs a column {wanted} and a column {LABEL_COLUMN!r}.")
+    frame = table.read_raw([key, LABEL_COLUMN])
+    keys, names = as_strings(frame[key]), as_strings(frame[LABEL_COLUMN])
+    if keys.isna().any() or names.isna().any():
+        raise InputError(f"{path}: a line has no {key} or no label; fill it in or remove it.")
+    found = _positions(problem, key, str(path))
+    labels: dict[str, str] = {}
+    for each, name in zip(keys.astype(str).tolist(), names.astype(str).tolist(), strict=True):
+        if each not in found:
+            raise InputError(f"{path}: no fitted row of the target has the {key} {shorten(each)}.")
+        if labels.setdefault(each, name) != name:
+            both = f"{shorten(labels[each])} and {shorten(name)}"
+            raise InputError(f"{path}: the {key} {shorten(each)} has two labels, {both}; keep one of them.")
+    return [found[each] for each in labels], list(labels.values())
+
+
+def _positions(problem: Problem, key: str, path: str) -> dict[str, int]:
+    """Position among the fitted rows by row number, or by an id that names one row only."""
+    if key not in problem.ids.columns:
+        return {str(row + 1): i for i, row in enumerate(problem.sampled_rows.tolist())}
+    values: AnyArray = as_strings(problem.ids[key].iloc[problem.sampled_rows]).astype(str).to_numpy()
+    found = {value: i for i, value in enumerate(values.tolist())}
+    if len(found) < len(values):
+        raise InputError(f"{path}: {key} does not name one row each; give the column 'row' instead.")
+    return found

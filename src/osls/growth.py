@@ -1,0 +1,516 @@
+"""From "something new" to named classes: discover groups, suggest rows to label, absorb the labels.
+
+A class for adapters that keep the rows they were fitted on. Labels that a person gives to chosen rows are not
+a random sample, so nothing is counted with them: they say what a class looks like, and the shares stay those
+of the groups.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from osls._core.arrays import AnyArray, Bools, Floats, Ints
+from osls._core.copies import hash_rows
+from osls._core.progress import no_progress
+from osls._core.saving import saveable
+from osls._core.validation import check_rows, check_target, stack_rows
+from osls.base import Adaptation, OpenSetAdapter, Task
+from osls.inference.discovery import Discovery, describe_groups, group_rows, group_shares, within_class_scale
+from osls.training.embed import column_space, learnt_space
+from osls.training.learners import FoldModels, Learner
+from osls.training.predictors import Predictor
+from osls.training.sampling import assign_folds
+
+__all__ = ["NOT_NEW", "Growing", "Suggestion"]
+
+# The label that says "this row is of a known class, whichever the model finds".
+NOT_NEW = "(not new)"
+# Of the suggested rows, the part that lies between groups, or between novel and known.
+_AT_BORDERS = 0.2
+
+
+# Folds of the models that learn absorbed classes, unless the adapter has a number of its own.
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class FitRows:
+    """The rows of a fit: source, its classes as numbers, target. They are not saved with a model."""
+
+    X: AnyArray
+    y: Ints
+    X_target: AnyArray
+
+
+@saveable
+@dataclass(frozen=True)
+class Origin:
+    """The answer and the groups before anything was absorbed, and all labels given since."""
+
+    classes: AnyArray
+    target_proba: Floats
+    target_marginal: Floats
+    interval: Floats
+    found: Discovery
+    rows: Ints
+    labels: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A target row whose label would help, and why."""
+
+    row: int
+    group: int
+    reason: str
+
+
+@saveable
+@dataclass(frozen=True)
+class Grown:
+    """The predictor of a model that absorbed classes.
+
+    Attributes
+    ----------
+    before : Predictor
+        Of the fit: the known classes, then novel.
+    named : Predictor
+        Of the known classes, the absorbed ones, then what is still novel.
+    """
+
+    before: Predictor
+    named: Predictor
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        return combine_named(self.before.predict_proba(X), self.named.predict_proba(X))
+
+
+def combine_named(before: Floats, named: Floats) -> Floats:
+    """Mean of two answers: the named classes', and the fit's with its P(novel) split as that answer says.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.growth import combine_named
+    >>> combine_named(np.array([[0.2, 0.8]]), np.array([[0.0, 0.75, 0.25]]))
+    array([[0.1  , 0.675, 0.225]])
+    """
+    k = before.shape[1] - 1
+    new = named[:, k:]
+    total = new.sum(axis=1, keepdims=True)
+    # Without any opinion on the new classes the rest stays novel.
+    split = np.where(total > 0, new / np.where(total > 0, total, 1), np.eye(new.shape[1])[-1])
+    return np.asarray((named + np.column_stack([before[:, :k], before[:, k:] * split])) / 2)
+
+
+class Growing(OpenSetAdapter):
+    """An adapter that finds groups among its novel rows and can learn them as classes."""
+
+    level: float
+    n_folds: int | None
+    unsaved: ClassVar[tuple[str, ...]] = ("_rows", "_view")
+
+    _rows: FitRows
+    _view: tuple[Floats, Floats]
+    _found: Discovery | None
+    _origin: Origin | None
+    _digest: int
+
+    def _publish(self, task: Task, classes: AnyArray, adaptation: Adaptation) -> None:
+        super()._publish(task, classes, adaptation)
+        self._keep(FitRows(task.X, task.y, task.X_target))
+        self._found = self._origin = None
+        self._digest = _digest(task.X_target)
+
+    def _keep(self, rows: FitRows) -> None:
+        self._rows = rows
+        self.__dict__.pop("_view", None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A pickled model does not carry the data that it was fitted on.
+        return {name: value for name, value in super().__getstate__().items() if name not in self.unsaved}
+
+    def recall(self, X: Any, y: Any, X_target: Any) -> Self:
+        """Give a loaded model the rows it was fitted on, which are not saved with it.
+
+        :meth:`discover`, :meth:`suggest` and :meth:`absorb` need them. The arguments are those of ``fit``.
+        """
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        target = check_target(self, X_target, X)
+        classes = self.classes_ if self._origin is None else self._origin.classes
+        known = classes[:-1].tolist()
+        number = {name: j for j, name in enumerate(known)}
+        y = np.asarray(y).tolist()
+        other = next((name for name in y if name not in number), None)
+        if other is not None:
+            raise ValueError(f"y: the model was not fitted on a class {other!r}; pass the y of its fit.")
+        if len(target) != len(self.target_proba_) or _digest(target) != self._digest:
+            raise ValueError("X_target: these are not the rows that the model was fitted on; pass those.")
+        self._keep(FitRows(X, np.array([number[name] for name in y]), target))
+        return self
+
+    # -- Discover -----------------------------------------------------------------------------------
+
+    def discover(self) -> Discovery:
+        """Return the groups that the rows called novel fall into, with their shares and intervals.
+
+        The number of groups follows from the data (:mod:`osls.inference.discovery`); one is as possible as
+        several. The result is kept, and saved with the model.
+        """
+        check_is_fitted(self)
+        if self._found is None:
+            self._found = self._discover()
+        return self._found
+
+    def _discover(self) -> Discovery:
+        proba = self.target_proba_
+        novel = proba.argmax(axis=1) == proba.shape[1] - 1
+        membership: Floats = np.zeros((len(proba), 0))
+        if novel.any():
+            rows = self._kept_rows()
+            columns, learnt = self._spaces()
+            n = len(rows.y)
+            membership = group_rows(columns[:n], rows.y, columns[n:], learnt[n:], _called(proba, novel))
+        interval = getattr(self, "novel_interval_", (self.novel_prevalence_,) * 2)
+        classes = self.classes_[:-1].tolist()
+        level = getattr(self, "level", 0.95)
+        return describe_groups(proba, membership, self.novel_prevalence_, interval, level, classes, novel)
+
+    def _kept_rows(self) -> FitRows:
+        rows: FitRows | None = getattr(self, "_rows", None)
+        if rows is None:
+            raise ValueError(
+                "the rows of the fit are not saved with a model; give them back with "
+                "model.recall(X, y, X_target) first."
+            )
+        return rows
+
+    def _spaces(self) -> tuple[Floats, Floats]:
+        """All rows of the fit: by their columns, and also by what the models learnt, in units of a class."""
+        if "_view" not in vars(self):
+            rows = self._kept_rows()
+            pool = stack_rows(rows.X, rows.X_target)
+            columns = column_space(pool)
+            learnt = learnt_space(self._classifier(), pool)
+            both = np.column_stack([columns, learnt])
+            self._view = columns, both @ within_class_scale(both[: len(rows.y)], rows.y)
+        return self._view
+
+    def _classifier(self) -> Any:
+        """The model of the known classes inside the predictor."""
+        before = self._predictor.before if isinstance(self._predictor, Grown) else self._predictor
+        return getattr(before, "classifier", before)
+
+    # -- Suggest ------------------------------------------------------------------------------------
+
+    def suggest(self, n: int = 10) -> Ints:
+        """Return the positions of up to ``n`` target rows whose labels would help most, the best first.
+
+        Most are the typical rows of parts of each group, the more the larger the group: they name a group
+        and show whether it is one thing. The others lie between groups, or between novel and known.
+        """
+        return np.array([each.row for each in self.suggestions(n)], dtype=np.int64)
+
+    def suggestions(self, n: int = 10) -> list[Suggestion]:
+        """Return the rows of :meth:`suggest` with the reason for each."""
+        if n < 1:
+            raise ValueError(f"n must be at least 1; got {n}.")
+        found = self.discover()
+        given = set() if self._origin is None else set(self._origin.rows.tolist())
+        if not len(found):
+            return []
+        learnt = self._spaces()[1][len(self._kept_rows().y) :]
+        border = _at_borders(found, self.target_proba_, int(_AT_BORDERS * n))
+        chosen: list[Suggestion] = []
+        for each in _interleaved(_typical(found, learnt, n)) + border:
+            if each.row not in given:
+                given.add(each.row)
+                chosen.append(each)
+        keep = max(1, n - sum(each in border for each in chosen))
+        inside = [each for each in chosen if each not in border][:keep]
+        return (inside + [each for each in chosen if each in border])[:n]
+
+    # -- Absorb -------------------------------------------------------------------------------------
+
+    def absorb(self, X: Any, y: Any) -> Self:
+        """Return a fitted model that knows the classes in ``y`` as well, for the same target.
+
+        The labels may be new names, known classes ("this is really class c"), the novel label (it stays
+        new) or :data:`osls.growth.NOT_NEW`. Shares are not counted from them: the rows were chosen. This
+        model is not changed.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows of the target.
+        y : array-like
+            Their labels.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from osls import PULSE
+        >>> rng = np.random.default_rng(0)
+        >>> centres = np.array([[0, 0], [9, 0], [0, 9], [9, 9]])
+        >>> y = np.repeat(["a", "b"], 100)
+        >>> X = centres[np.repeat([0, 1], 100)] + rng.normal(size=(200, 2))
+        >>> truth = np.repeat(["a", "b", "c", "d"], [80, 80, 70, 40])
+        >>> X_target = centres[np.repeat(np.arange(4), [80, 80, 70, 40])] + rng.normal(size=(270, 2))
+        >>> model = PULSE(source_classifier="trees", discriminator="trees", random_state=0)
+        >>> model = model.fit(X, y, X_target=X_target)
+        >>> rows = model.suggest(4)
+        >>> model = model.absorb(X_target[rows], truth[rows])
+        >>> model.classes_.tolist()
+        ['a', 'b', 'c', 'd', 'novel']
+        >>> bool((model.target_labels_ == truth).mean() > 0.97)
+        True
+        """
+        check_is_fitted(self)
+        target = self._kept_rows().X_target
+        X = check_rows(self, X, reset=False)
+        labels = np.asarray(y).tolist()
+        if X.shape[0] != len(labels):
+            raise ValueError(f"X has {X.shape[0]} rows but y has {len(labels)} labels.")
+        position = {int(value): i for i, value in reversed(list(enumerate(hash_rows(target))))}
+        rows = [position.get(int(value), -1) for value in hash_rows(X)]
+        if -1 in rows:
+            raise ValueError(
+                f"X: row {rows.index(-1)} is not one of the target that the model was fitted on."
+            )
+        return self.absorb_rows(rows, labels)
+
+    def absorb_rows(self, rows: Sequence[int], y: Sequence[Any]) -> Self:
+        """Do what :meth:`absorb` does, for rows of the target that are given by their positions."""
+        check_is_fitted(self)
+        kept, start = self._kept_rows(), self._start()
+        labels = collect_labels(start, rows, y, len(kept.X_target))
+        new = sorted({name for name in labels.values() if name not in (*start.classes.tolist(), NOT_NEW)})
+        classes = _with_classes(start.classes, new)
+        pseudo = self._spread(labels, classes, start)
+        given = np.array(sorted(labels), dtype=np.int64)
+        models = self._learn(kept, start, classes, pseudo)
+        proba = combine_named(start.target_proba, models.scores[len(kept.y) :])
+        proba[given] = np.eye(len(classes))[pseudo[given]]
+        share, interval = _new_mix(start, pseudo, len(classes), getattr(self, "level", 0.95))
+        origin = replace(start, rows=given, labels=tuple(labels[row] for row in given.tolist()))
+        return self._grown(classes, share, interval, proba, models, origin)
+
+    def _start(self) -> Origin:
+        """The answer that labels are added to: that of the fit, with the labels absorbed so far."""
+        if self._origin is not None:
+            return self._origin
+        none = np.empty(0, dtype=np.int64)
+        interval = getattr(self, "marginal_interval_", np.repeat(self.target_marginal_[:, None], 2, axis=1))
+        found = self.discover()
+        return Origin(self.classes_, self.target_proba_, self.target_marginal_, interval, found, none, ())
+
+    def _spread(self, labels: dict[int, Any], classes: AnyArray, start: Origin) -> Ints:
+        """Return a class for each target row that was called novel or labelled, -1 for the others.
+
+        A group takes the label of its labelled rows; where they differ, each row that of the nearest one.
+        Groups without labels stay novel.
+        """
+        names = classes.tolist()
+        m, known = len(start.target_proba), len(start.classes) - 1
+        novel = start.target_proba.argmax(axis=1) == known
+        likely = start.target_proba[:, :known].argmax(axis=1)
+        pseudo = np.where(novel, len(classes) - 1, -1)
+        given = np.array(sorted(labels), dtype=np.int64)
+        number = np.array([-2 if labels[r] == NOT_NEW else names.index(labels[r]) for r in given.tolist()])
+        learnt = self._spaces()[1][-m:]
+        membership = start.found.membership
+        group = membership.argmax(axis=1) if membership.shape[1] else np.zeros(m, dtype=np.int64)
+        for j in np.unique(group[given]):
+            rows, seeds = np.flatnonzero(novel & (group == j)), given[group[given] == j]
+            marks = number[group[given] == j]
+            distance = np.square(learnt[rows][:, None] - learnt[seeds][None]).sum(axis=2)
+            pseudo[rows] = marks[distance.argmin(axis=1)] if len(rows) else pseudo[rows]
+        pseudo[given] = number
+        return np.asarray(np.where(pseudo == -2, likely, pseudo))
+
+    def _learn(self, kept: FitRows, start: Origin, classes: AnyArray, pseudo: Ints) -> FoldModels:
+        """Cross-fit one classifier of all classes on source rows and on target rows that have a class."""
+        n, m = len(kept.y), len(pseudo)
+        rng = np.random.default_rng(int(self._digest % 2**31))
+        # The order of the classes is that of the start: its known ones, then the new ones, then novel.
+        y = np.concatenate([kept.y, np.maximum(pseudo, 0)])
+        known, alpha = start.target_marginal[:-1], float(start.target_marginal[-1])
+        mix = known / np.maximum(np.bincount(kept.y, minlength=len(known)), 1)
+        used = pseudo >= 0
+        weight = np.concatenate([mix[kept.y], used * alpha / max(1, int(used.sum()))]) * (n + m)
+        strata = np.concatenate([kept.y, np.where(used, pseudo, len(classes))])
+        fold = assign_folds(strata, self.n_folds or _FOLDS, rng)
+        learner: Learner = self._learner(
+            self.discriminator,
+            stack_rows(kept.X, kept.X_target),
+            no_progress,
+        )
+        return learner.cross_fit(y, weight, fold, len(classes), seed=int(rng.integers(2**31)))
+
+    def _grown(
+        self,
+        classes: AnyArray,
+        share: Floats,
+        interval: Floats,
+        proba: Floats,
+        models: FoldModels,
+        origin: Origin,
+    ) -> Self:
+        """Return a new model with this answer."""
+        model: Self = clone(self)
+        for name in ("n_features_in_", "feature_names_in_", "diagnostics_", "_rows", "_digest", "_view"):
+            if name in vars(self):
+                setattr(model, name, getattr(self, name))
+        model.classes_ = classes
+        model.target_marginal_ = share
+        model.novel_prevalence_ = float(share[-1])
+        model.marginal_interval_ = interval
+        model.novel_interval_ = (float(interval[-1, 0]), float(interval[-1, 1]))
+        y = self._kept_rows().y
+        counts = np.bincount(y, minlength=len(classes) - 1) / len(y)
+        # An absorbed class had no rows in the source, so it has no weight either.
+        model.importance_weights_ = np.where(counts > 0, share[:-1] / np.where(counts > 0, counts, 1), np.nan)
+        model.target_proba_ = proba
+        model.target_labels_ = classes[proba.argmax(axis=1)]
+        model.history_ = [*self.history_, {"step": "absorb", "labels": len(origin.rows)}]
+        before = self._predictor.before if isinstance(self._predictor, Grown) else self._predictor
+        model._predictor = Grown(before, models.predictor)
+        model._found, model._origin = None, origin
+        return model
+
+    def as_source(self) -> tuple[AnyArray, AnyArray]:
+        """Return labelled rows for the next fit: the source, and target rows of the absorbed classes.
+
+        Target rows are drawn by their probability of the class, not by a threshold: rows at its border belong
+        to its looks, too.
+        """
+        check_is_fitted(self)
+        kept, start = self._kept_rows(), self._start()
+        known = len(start.classes) - 1
+        rng = np.random.default_rng(int(self._digest % 2**31))
+        drawn = (self.target_proba_.cumsum(axis=1) > rng.random((len(self.target_proba_), 1))).argmax(axis=1)
+        new = np.flatnonzero((drawn >= known) & (drawn < len(self.classes_) - 1))
+        rows = stack_rows(kept.X, kept.X_target[new])
+        return rows, np.append(start.classes[:-1][kept.y], self.classes_[drawn[new]])
+
+
+def _called(proba: Floats, novel: Bools) -> Floats:
+    """P(novel) of the rows called novel, at least a half; zero of the others."""
+    return np.where(novel, np.maximum(proba[:, -1], 0.5 + 1e-9), 0.0)
+
+
+def _digest(X: AnyArray) -> int:
+    """A number that other rows, or the same ones in another order, would hardly have."""
+    hashes = hash_rows(X)
+    return int((hashes * np.arange(1, len(hashes) + 1, dtype=np.uint64)).sum(dtype=np.uint64) >> np.uint64(1))
+
+
+# -- Labels -----------------------------------------------------------------------------------------
+
+
+def collect_labels(start: Origin, rows: Sequence[int], y: Sequence[Any], m: int) -> dict[int, Any]:
+    """Check labels and add them to those given before; a conflict is an error that names the row."""
+    if len(rows) == 0:
+        raise ValueError("y: there is no label to absorb; give at least one.")
+    labels = dict(zip(start.rows.tolist(), start.labels, strict=True))
+    names = [*start.classes.tolist(), NOT_NEW, *labels.values()]
+    now: dict[int, Any] = {}
+    for row, name in zip((int(row) for row in rows), y, strict=True):
+        name = name.item() if hasattr(name, "item") else name
+        if not 0 <= row < m:
+            raise ValueError(f"there is no row {row} in the target, which has {m} rows.")
+        if now.setdefault(row, name) != name:
+            raise ValueError(f"row {row} has two labels, {now[row]!r} and {name!r}; keep one of them.")
+        twin = next((other for other in names if other != name and _spelled(other) == _spelled(name)), None)
+        if twin is not None:
+            raise ValueError(
+                f"the label {name!r} differs from the class {twin!r} by case or blanks only; "
+                "write both alike, or give it another name."
+            )
+        names.append(name)
+    return labels | now
+
+
+def _spelled(name: Any) -> Any:
+    """A name without what a person hardly ever means: case, blanks, Unicode form; numbers by their text."""
+    return " ".join(unicodedata.normalize("NFKC", str(name)).split()).casefold()
+
+
+def _with_classes(classes: AnyArray, new: Sequence[Any]) -> AnyArray:
+    """The known classes, the new ones, and the novel label last."""
+    *known, novel = classes.tolist()
+    together = [*known, *new, novel]
+    if classes.dtype.kind == "O" or len({isinstance(name, str) for name in together}) > 1:
+        return np.array(together, dtype=object)
+    return np.array(together)
+
+
+def _new_mix(start: Origin, pseudo: Ints, count: int, level: float) -> tuple[Floats, Floats]:
+    """Shares and intervals of all classes: the novel part is split, what was known stays.
+
+    Rows that turn out to be of a known class move their share of the novel part there.
+    """
+    known = len(start.classes) - 1
+    novel = start.target_proba.argmax(axis=1) == known
+    weight = np.where(novel, start.target_proba[:, -1], 0.0)
+    owner = np.where(novel, np.maximum(pseudo, 0), 0)
+    alpha = float(start.target_marginal[-1])
+    shares, intervals = group_shares(weight, np.eye(count)[owner], alpha, start.interval[-1], level)
+    base = np.concatenate([start.target_marginal[:-1], np.zeros(count - known)])
+    bounds = np.concatenate([start.interval[:-1], np.zeros((count - known, 2))])
+    below = np.hypot(base - bounds[:, 0], shares - intervals[:, 0])
+    above = np.hypot(bounds[:, 1] - base, intervals[:, 1] - shares)
+    total = base + shares
+    return total, np.clip(np.column_stack([total - below, total + above]), 0.0, 1.0)
+
+
+# -- Rows worth a label -----------------------------------------------------------------------------
+
+
+def _typical(found: Discovery, learnt: Floats, n: int) -> list[list[Suggestion]]:
+    """For each group the rows nearest to the centres of its parts, the largest part first."""
+    by_group = []
+    for j, group in enumerate(found.groups):
+        parts = min(len(group.rows), max(1, -(-n // len(found.groups))))
+        rows = np.sort(group.rows)
+        if parts == 0:
+            continue
+        with threadpool_limits(1):
+            centres = KMeans(parts, n_init=3, random_state=0).fit(learnt[rows])
+        distance = centres.transform(learnt[rows])
+        order = np.argsort(-np.bincount(centres.labels_, minlength=parts), kind="stable")
+        words = f"typical of group {j + 1}", f"typical of a part of group {j + 1}"
+        chosen = dict.fromkeys(int(rows[distance[:, part].argmin()]) for part in order)
+        by_group.append([Suggestion(row, j, words[i > 0]) for i, row in enumerate(chosen)])
+    return by_group
+
+
+def _interleaved(lists: Sequence[Sequence[Suggestion]]) -> list[Suggestion]:
+    """The first of each list, then the second of each, and so on."""
+    longest = max(map(len, lists), default=0)
+    return [each[i] for i in range(longest) for each in lists if i < len(each)]
+
+
+def _at_borders(found: Discovery, proba: Floats, count: int) -> list[Suggestion]:
+    """Rows between two groups, and rows that may be novel or known, by how undecided they are."""
+    if count == 0:
+        return []
+    two = np.sort(found.membership, axis=1)[:, -2:] if len(found) > 1 else np.ones((len(proba), 2))
+    between = (1 - (two[:, -1] - two[:, 0])) * proba[:, -1] if len(found) > 1 else np.zeros(len(proba))
+    edge = 1 - np.abs(2 * proba[:, -1] - 1)
+    group = found.membership.argmax(axis=1)
+    chosen = []
+    for row in np.argsort(-np.maximum(between, edge), kind="stable")[:count]:
+        doubt = "between two groups" if between[row] > edge[row] else "as probably new as known"
+        chosen.append(Suggestion(int(row), int(group[row]), f"undecided: {doubt}"))
+    return chosen
