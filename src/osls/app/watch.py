@@ -8,6 +8,7 @@ import io
 import json
 import signal
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,7 +93,12 @@ class _Session:
         _, batches = open_for(self.adapted, path, self.options.reading)
         proba = np.concatenate([self.adapted.predict_proba(batch, place) for place, batch in batches])
         origin["added"] = datetime.now(UTC).isoformat(timespec="seconds")
-        report = self.monitor.update(path.name, proba, origin=origin)
+        # Counted, told and remembered for the exit code, or none of it.
+        with _uninterrupted():
+            self._count(self.monitor.update(path.name, proba, origin=origin))
+
+    def _count(self, report: BatchReport) -> None:
+        """Keep the state with a new batch, and say what it shows."""
         write_atomically(self.options.state, json.dumps(self.monitor.to_dict(), indent=1) + "\n")
         self.added += 1
         self.alarmed |= bool(report.alarms)
@@ -234,6 +240,26 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait until this is done. Only the main thread receives signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, frame: waiting.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in waiting[:1]:
+            signal.raise_signal(number)
 
 
 def _describe_batch(report: BatchReport) -> str:
