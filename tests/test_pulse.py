@@ -56,7 +56,7 @@ def test_golden_numbers(digits_problem):
 
 
 def test_default_models_on_easy_data(problem):
-    model = PULSE(max_steps=200, n_bootstrap=2, random_state=0).fit(**problem.training_data())
+    model = PULSE(n_bootstrap=2, random_state=0).fit(**problem.training_data())
     assert abs(model.novel_prevalence_ - problem.target_marginal[-1]) < 0.03
     assert np.mean(model.target_labels_ == problem.y_target) > 0.97
     steps = [record["step"] for record in model.history_]
