@@ -125,6 +125,16 @@ def adapt_words(folder: Path, out: str) -> list[object]:
     return [*files, "--label", "kind", "--fast", "--jobs", 1, "--overwrite", "--out", folder / out]
 
 
+def absorb_words(folder: Path, out: str) -> list[object]:
+    """Labels for the rows that the model asks for; the first column of the predictions numbers the rows."""
+    labels = folder / "labels.csv"
+    if not labels.exists():
+        predicted = pd.read_csv(folder / "first" / "predictions.csv")
+        new = predicted[predicted["predicted"] == "novel"].head(5)
+        pd.DataFrame({"row": new["row"], "label": "c"}).to_csv(labels, index=False)
+    return ["absorb", folder / "first", labels, "--overwrite", "--out", folder / out]
+
+
 # -- Mutated models ---------------------------------------------------------------------------------
 
 
@@ -316,6 +326,7 @@ def kills(count: int, done: dict[int, Any], work: Path) -> Iterator[dict[str, An
             ["bench", "run", folder / "study.yml", "--out", folder / "results"],
             lambda: len(list((folder / "results").rglob("*.json"))) >= 2,
         ),
+        "absorb": (absorb_words(folder, "grown"), lambda: whole_run(folder / "grown")),
     }
     number = 0
     for name, (words, is_whole) in kinds.items():
@@ -334,7 +345,7 @@ def kills(count: int, done: dict[int, Any], work: Path) -> Iterator[dict[str, An
                 os.kill(process, signal.SIGKILL)
             _, stopped, _ = ended(process)
             left = len(hidden(folder))
-            kept = name not in ("adapt", "predict") or is_whole()
+            kept = name not in ("adapt", "predict", "absorb") or is_whole()
             again = (
                 once(folder / "log", *words)
                 if name != "adapt" or trial % 5 == 0
@@ -389,6 +400,21 @@ def pairs(count: int, done: dict[int, Any], work: Path) -> Iterator[dict[str, An
             ["bench", "page", results, "--out", folder / "bench.html"],
             [folder / "bench.html"],
             lambda: (folder / "bench.html").read_text().rstrip().endswith("</html>"),
+        ),
+        "review": (
+            ["review", folder / "first", "--out", folder / "review.html"],
+            [folder / "review.html"],
+            lambda: (folder / "review.html").read_text().rstrip().endswith("</html>"),
+        ),
+        "export": (
+            ["export", model, folder / "model.onnx"],
+            [folder / "model.onnx"],
+            lambda: (folder / "model.onnx").stat().st_size > 1000,
+        ),
+        "absorb": (
+            [word for word in absorb_words(folder, "pair-grown") if word != "--overwrite"],
+            [folder / "pair-grown"],
+            lambda: whole_run(folder / "pair-grown"),
         ),
         "adapt": (
             [word for word in ["adapt", *adapt_words(folder, "pair")] if word != "--overwrite"],

@@ -258,8 +258,8 @@ def _uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for number in waiting[:1]:
-            signal.raise_signal(number)
+        if waiting:
+            signal.raise_signal(waiting[0])
 
 
 def _describe_batch(report: BatchReport) -> str:

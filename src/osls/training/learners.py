@@ -400,16 +400,26 @@ class Blend(Learner):
         self.second = second
 
     def parts(self, task: FoldTask) -> list[Part]:
-        starts: tuple[Predictor | None, Predictor | None] = (None, None)
-        if isinstance(task.start, Blended):
-            starts = (task.start.first, task.start.second)
-        first, second = (replace(task, start=start) for start in starts)
-        return [*self.first.parts(first), *self.second.parts(second)]
+        return [part for learner, own in self._used(task) for part in learner.parts(own)]
 
     def n_parts(self, task: FoldTask) -> int:
-        return self.first.n_parts(task) + self.second.n_parts(task)
+        return sum(learner.n_parts(own) for learner, own in self._used(task))
+
+    def _used(self, task: FoldTask) -> list[tuple[Learner, FoldTask]]:
+        """The families to train: both, or the one that had all the weight in the models to start from."""
+        start, both = task.start, (self.first, self.second)
+        if start is None:
+            return [(learner, task) for learner in both]
+        if not isinstance(start, Blended):
+            # One family was alone before.
+            return [(both[isinstance(start, SklearnModels)], task)]
+        shares = ((self.first, start.first, start.share), (self.second, start.second, 1 - start.share))
+        return [(learner, replace(task, start=own)) for learner, own, share in shares if share > 0]
 
     def assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
+        used = self._used(task)
+        if len(used) == 1:
+            return used[0][0].assemble(used[0][1], results)
         n_first = self.first.n_parts(task)
         one = self.first.assemble(task, results[:n_first])
         two = self.second.assemble(task, results[n_first:])
