@@ -325,7 +325,7 @@ def test_a_dry_run_of_texts(tmp_path):
     words = ["--source", tmp_path / "source", "--target", tmp_path / "target", "--text", "tfidf"]
     text = run("adapt", *words, "--dry-run")
     assert "text, as hashed words" in text
-    assert "depends on the encoder" in text
+    assert "A fit on 36 rows takes about" in text
     swapped = refuse(
         "adapt", "--source", tmp_path / "target" / "x", "--target", tmp_path / "source", "--dry-run"
     )

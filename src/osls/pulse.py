@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -38,6 +39,7 @@ from osls.training.choose import (
     choose_network,
     is_network,
 )
+from osls.training.cost import Cost, Plan, estimate_cost
 from osls.training.effort import EFFORTS, Effort
 from osls.training.learners import (
     Fitted,
@@ -284,6 +286,29 @@ class PULSE(Growing):
                 f"recipe={self.recipe!r} takes no sample_weight; use recipe='cross-fit', or repeat the rows."
             )
         return self._fit(X, y, X_target, sample_weight)
+
+    def estimate_cost(self, X: Any, y: Any, X_target: Any) -> Cost:
+        """Estimate what ``fit`` with these arguments will take, from a few timed steps; nothing is fitted.
+
+        For recipe="cross-fit". Rounds may end early, so the estimate is rather too long than too short.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from osls import PULSE
+        >>> X, target = np.random.default_rng(0).normal(size=(2, 300, 4))
+        >>> cost = PULSE(effort="quick").estimate_cost(X, X[:, 0] > 0, target)
+        >>> 0 < cost.seconds < 600 and cost.memory > 0
+        True
+        """
+        if self.recipe in _ONE_SPLIT:
+            raise ValueError(f"recipe={self.recipe!r}: only a fit with recipe='cross-fit' can be estimated.")
+        X, X_target = (rows if sparse.issparse(rows) else np.asarray(rows) for rows in (X, X_target))
+        rows = X.shape[0] + X_target.shape[0]
+        plan = Plan(self._n_folds(rows), self._rounds, self._n_bootstrap)
+        return estimate_cost(
+            X, y, X_target, plan, lambda some: self._learner(self.discriminator, some, no_progress, rows)
+        )
 
     def _adapt(self, task: Task) -> Adaptation:
         self._check_recipe()
@@ -613,8 +638,7 @@ class PULSE(Growing):
         return self._sets.of(self.predict_proba(X), level)
 
     def _interval(self, scores: HeldOutScores, mix: Floats, rng: np.random.Generator) -> Floats:
-        repeats = self._effort.n_bootstrap if self.n_bootstrap is None else self.n_bootstrap
-        return self._estimator().interval(scores, mix, level=self.level, repeats=repeats, rng=rng)
+        return self._estimator().interval(scores, mix, level=self.level, repeats=self._n_bootstrap, rng=rng)
 
     def _follow(self, class_proba: Floats, marginal: Floats, task: Task) -> Callable[[Floats, float], None]:
         """Record the mix after each epoch, and pass the target's probabilities to the callback."""
@@ -639,6 +663,10 @@ class PULSE(Growing):
     @property
     def _rounds(self) -> int:
         return self._effort.rounds if self.rounds is None else self.rounds
+
+    @property
+    def _n_bootstrap(self) -> int:
+        return self._effort.n_bootstrap if self.n_bootstrap is None else self.n_bootstrap
 
     def _n_folds(self, n_rows: int) -> int:
         return self._effort.folds_for(n_rows) if self.n_folds is None else self.n_folds
@@ -692,7 +720,9 @@ class PULSE(Growing):
             )
         return self._learner(spec, X, advance)
 
-    def _learner(self, spec: LearnerSpec, X: AnyArray, advance: Advance) -> Learner:
+    def _learner(
+        self, spec: LearnerSpec, X: AnyArray, advance: Advance, n_rows: int | None = None
+    ) -> Learner:
         return choose_learner(
             spec,
             X,
@@ -702,6 +732,7 @@ class PULSE(Growing):
             n_jobs=self.n_jobs,
             advance=advance,
             effort=self._effort,
+            n_rows=n_rows,
         )
 
     def _network(self, X: AnyArray, advance: Advance, complaint: str) -> NetworkLearner:

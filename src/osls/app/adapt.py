@@ -49,7 +49,7 @@ def adapt(
     allow_one_class: bool = _DEFAULTS.allow_one_class,
     effort: EffortName = _DEFAULTS.effort,
     fast: bool = False,
-    max_rows: int = _DEFAULTS.max_rows,
+    max_rows: int | None = _DEFAULTS.max_rows,
     n_jobs: int | None = _DEFAULTS.n_jobs,
     verbose: bool = _DEFAULTS.verbose,
     **parameters: Any,
@@ -87,8 +87,9 @@ def adapt(
         larger models for longer.
     fast : bool, default=False
         The same as effort="quick".
-    max_rows : int, default=20000
-        Fit on at most this many rows of either side; all rows are predicted.
+    max_rows : int, optional
+        Fit on at most this many rows of either side; all rows are predicted. By default all rows, with
+        effort="quick" 20,000.
     n_jobs : int, optional
         Threads for trees; -1 for one a core.
     verbose : bool, default=False

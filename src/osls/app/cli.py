@@ -18,6 +18,7 @@ from osls.app.bench import app as bench
 from osls.app.options import (
     ALL_CORES,
     MIN_ROWS,
+    QUICK_ROWS,
     AdaptOptions,
     Against,
     EffortName,
@@ -197,8 +198,12 @@ def adapt(
     ] = _ADAPT.effort,
     fast: Annotated[bool, typer.Option("--fast", help="The same as --effort quick.")] = False,
     max_rows: Annotated[
-        int,
-        typer.Option(min=MIN_ROWS, help="Fit on at most this many rows of either side; all are predicted."),
+        int | None,
+        typer.Option(
+            min=MIN_ROWS,
+            help="Fit on at most this many rows of either side; all are predicted. By default all, with "
+            f"--effort quick {QUICK_ROWS:,}.",
+        ),
     ] = _ADAPT.max_rows,
     jobs: Annotated[int, typer.Option(min=0, help="Threads for trees; 0 for one a core.")] = 0,
     allow_one_class: Annotated[

@@ -18,15 +18,18 @@ from sklearn.exceptions import ConvergenceWarning
 from osls import __version__
 from osls._core.arrays import AnyArray, Ints
 from osls.app.files.reader import TEXT_COLUMN, Place
-from osls.app.options import AdaptOptions
+from osls.app.options import QUICK_ROWS, AdaptOptions
 from osls.app.output import AdaptAnswer
 from osls.app.predict import Adapted, tabulate
 from osls.app.tables.pictures import PictureEncoder
 from osls.app.tables.problem import Problem
 from osls.app.tables.table_encoder import TableEncoder
 from osls.pulse import PULSE
+from osls.training.cost import Cost
 
 _Encoder = TableEncoder | PictureEncoder
+# Seconds of a fit from which on other ways are offered.
+_LONG = 600
 _QUICK_NOTE = (
     "This was a first look (quick): small models and three folds. Shares can be several points off; run it "
     "with the default effort for figures to rely on."
@@ -126,8 +129,13 @@ def fit_problem(problem: Problem, options: AdaptOptions, say: Callable[[str], No
     say("Encoding")
     encoder, X, X_target = _encode(problem, options)
     problem = _with_detected_ids(problem, encoder)
-    say("Fitting")
     model = make_adapter(options)
+    if options.verbose and model.recipe == "cross-fit":
+        cost = model.estimate_cost(X, problem.labels, X_target)
+        for line in (f"Fitting, about {cost}", *too_long(cost, options)):
+            say(line)
+    else:
+        say("Fitting")
     notes = fit_quietly(model, X, problem.labels, X_target)
     settings = _settings(problem, options, encoder, time.perf_counter() - started)
     adapted = Adapted(
@@ -202,6 +210,13 @@ def make_adapter(options: AdaptOptions) -> PULSE:
         if name not in known:
             raise TypeError(f"adapt() has no argument {name!r}, and neither has PULSE.")
     return PULSE(**parameters)
+
+
+def too_long(cost: Cost, options: AdaptOptions) -> list[str]:
+    """What to do about a fit that takes longer than a break."""
+    if cost.seconds < _LONG or options.effort == "quick":
+        return []
+    return [f"If that is too long: --max-rows {QUICK_ROWS} fits on a sample, --effort quick on small models."]
 
 
 def fit_quietly(model: PULSE, X: AnyArray, y: AnyArray, X_target: AnyArray) -> list[str]:

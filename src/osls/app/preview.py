@@ -11,6 +11,7 @@ from rich.table import Table
 from osls._core.screen import Screen
 from osls.app.adapt import Reading, read_sides
 from osls.app.files.reader import TEXT_COLUMN, shorten
+from osls.app.fit import make_adapter, too_long
 from osls.app.options import AdaptOptions
 from osls.app.report.wording import percent
 from osls.app.tables.problem import Problem
@@ -24,9 +25,6 @@ _KINDS = {
     "tfidf": "text, as hashed words",
     "minilm": "text, by the sentence encoder",
 }
-# Seconds of a fit with the default models on one core, from benchmarks/results/arrays: 16 to 205 for 1,600 to
-# 18,000 rows of both sides together with 16 to 64 features, 575 for 9,000 rows with 784.
-_SECONDS_A_ROW, _WIDTH, _FAST = 0.013, 36, 20
 
 
 def run_preview(source: str, target: str, options: AdaptOptions, reading: Reading) -> None:
@@ -90,15 +88,14 @@ def _describe(column: object) -> list[tuple[str, str, str]]:
 
 
 def _duration(problem: Problem, encoder: TableEncoder | None, options: AdaptOptions) -> list[str]:
-    """A guess from measured fits. Where features are costly or the models others, no guess is better."""
+    """Time a few steps. Where features are costly themselves, no guess is better than a wrong one."""
     kinds = set() if encoder is None else {column.kind for column in encoder.columns_}
-    if encoder is None or kinds & {"tfidf", "minilm"}:
+    if encoder is None or "minilm" in kinds:
         return [
             "How long it takes depends on the encoder of texts or pictures; --max-rows and --effort quick "
             "shorten it."
         ]
+    X, X_target = encoder.transform(problem.source), encoder.transform(problem.target_sample)
+    cost = make_adapter(options).estimate_cost(X, problem.labels, X_target)
     rows = len(problem.labels) + len(problem.sampled_rows)
-    width = max(1.0, (len(encoder.feature_names_) / _WIDTH) ** 0.5)
-    seconds = max(2.0, _SECONDS_A_ROW * rows * width / (_FAST if options.effort == "quick" else 1))
-    words = f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
-    return [f"A fit on {rows:,} rows takes about {words} on one core; more cores shorten it somewhat."]
+    return [f"A fit on {rows:,} rows takes about {cost} on this machine.", *too_long(cost, options)]

@@ -23,7 +23,7 @@ from osls.shift.scores import HeldOutScores
 from osls.shift.separability import refined_marginal, separability_marginal
 
 # Largest bootstrap replicate; larger data uses subsamples of this size, and their spread is scaled down.
-_MAX_ROWS = 20_000
+BOOTSTRAP_ROWS = 20_000
 
 
 def bootstrap_mix(
@@ -45,7 +45,7 @@ def bootstrap_mix(
     scale : float
         Factor by which the replicates' spread has to be multiplied (1 unless the data was thinned).
     """
-    thin = min(1.0, _MAX_ROWS / (len(y_source) + n_target))
+    thin = min(1.0, BOOTSTRAP_ROWS / (len(y_source) + n_target))
     members = [np.flatnonzero(y_source == j) for j in range(int(y_source.max()) + 1)]
     target_size = max(2, round(thin * n_target))
     replicates = []

@@ -51,13 +51,18 @@ def choose_learner(
     patience: int | None = None,
     advance: Advance = no_progress,
     effort: Effort = EFFORTS["balanced"],
+    n_rows: int | None = None,
 ) -> Learner:
-    """Build the learner that a ``source_classifier`` or ``discriminator`` argument asks for."""
+    """Build the learner that a ``source_classifier`` or ``discriminator`` argument asks for.
+
+    ``n_rows`` is the number of rows that it is meant for, if ``X`` is only a sample of them.
+    """
+    n_rows = n_rows or X.shape[0]
 
     def network(advance: Advance = advance) -> Learner:
         # A plain MLP that is cross-fitted with cross-entropy can use the short schedule. With many columns
         # more dropout prevents overfitting; with few columns it would lose too much information.
-        schedule = Schedule.short(X.shape[0], steps=max_steps, epochs=effort.epochs)
+        schedule = Schedule.short(n_rows, steps=max_steps, epochs=effort.epochs)
         schedule = replace(schedule, patience=patience)
         dropout = 0.5 if X.shape[1] >= _WIDE else 0.25
         return NetworkLearner(
@@ -72,7 +77,7 @@ def choose_learner(
 
     def forest(size: int) -> ExtraTreesClassifier:
         # Leaves grow with the data, which bounds the size of the trees.
-        leaf = max(1, X.shape[0] // (20_000 if effort.networks else 10_000))
+        leaf = max(1, n_rows // (20_000 if effort.networks else 10_000))
         return ExtraTreesClassifier(size, min_samples_leaf=leaf, n_jobs=n_jobs)
 
     def trees(advance: Advance = advance) -> Learner:
@@ -91,7 +96,7 @@ def choose_learner(
     def automatic() -> Learner:
         if not effort.networks:
             return linear() if sparse.issparse(X) else trees()
-        if X.shape[0] > _MANY_ROWS and not sparse.issparse(X):
+        if n_rows > _MANY_ROWS and not sparse.issparse(X):
             return network()
 
         def half(amount: float = 1) -> None:

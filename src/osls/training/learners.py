@@ -182,7 +182,7 @@ class NetworkLearner(Learner):
         watch = partial(self._after_epoch, task, ceased) if ceased or self.on_epoch else None
         ends = schedule.ends(100 if watch is None else schedule.epoch(trained))
         arrays = (self.rows, task.y, task.weight, task.fold)
-        return [Part(_train_stack, (*arrays, networks, schedule, ends, watch, task.seed), self.advance)]
+        return [Part(train_stack, (*arrays, networks, schedule, ends, watch, task.seed), self.advance)]
 
     def assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
         networks = results[0].to(self.device)
@@ -209,7 +209,7 @@ class NetworkLearner(Learner):
         return float(np.average(hit, weights=task.weight[out]))
 
 
-def _train_stack(
+def train_stack(
     rows: Tensor,
     y: Ints,
     weight: Floats,

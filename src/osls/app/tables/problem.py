@@ -90,7 +90,7 @@ class Problem:
 
 
 def read_problem(source: RowFile, target: RowFile, options: AdaptOptions) -> Problem:
-    """Read and check both sides; on either, at most about ``max_rows`` rows are drawn to fit on."""
+    """Read and check both sides; on either, perhaps only a sample is drawn to fit on."""
     if isinstance(target, FolderRows):
         target.drop_classes()
     label, ids = _settle_folders(source, target, options.label, list(options.id))
@@ -104,8 +104,8 @@ def read_problem(source: RowFile, target: RowFile, options: AdaptOptions) -> Pro
     )
     carried = _read_ids(target, ids, classes)
     rng = np.random.default_rng(options.random_state)
-    source_rows = _draw_source(names, options.max_rows, rng)
-    target_rows = _draw(len(carried), options.max_rows, rng)
+    source_rows = _draw_source(names, options.rows_to_fit, rng)
+    target_rows = _draw(len(carried), options.rows_to_fit, rng)
     unread = {label, *ids, *options.ignore} - ({FILE_COLUMN} if target.kind == "images" else set())
     columns = [column for column in target.columns if column not in unread]
     # Read before the source, so that an error in the target is the one that is reported.
@@ -205,13 +205,13 @@ def _read_ids(target: RowFile, ids: list[str], classes: AnyArray) -> pd.DataFram
     return carried
 
 
-def _draw(n_rows: int, max_rows: int, rng: np.random.Generator) -> Ints:
-    if n_rows <= max_rows:
+def _draw(n_rows: int, max_rows: int | None, rng: np.random.Generator) -> Ints:
+    if max_rows is None or n_rows <= max_rows:
         return np.arange(n_rows)
     return np.sort(rng.choice(n_rows, max_rows, replace=False))
 
 
-def _draw_source(names: AnyArray, max_rows: int, rng: np.random.Generator) -> Ints:
+def _draw_source(names: AnyArray, max_rows: int | None, rng: np.random.Generator) -> Ints:
     """Draw rows at random, and then more of classes that got too few."""
     drawn = _draw(len(names), max_rows, rng)
     if len(drawn) == len(names):

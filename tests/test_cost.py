@@ -1,0 +1,68 @@
+"""What a fit will cost is said before it starts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+
+from osls import PULSE
+from osls.app.options import AdaptOptions
+from osls.training.cost import Cost, _Model
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.2, "1 s"),
+        (89, "89 s"),
+        (90, "2 minutes"),
+        (1800, "30 minutes"),
+        (2 * 3600, "2.0 hours"),
+    ],
+)
+def test_seconds_in_words(seconds, words):
+    assert str(Cost(seconds, 2_500_000_000)) == f"{words} and 2,500 MB"
+
+
+def test_fitting_grows_a_little_faster_than_the_rows():
+    model = _Model(least=0.5, seconds=1.5, rows=100, scoring=0.0, size=0.0)
+    assert model.fitting(100) == pytest.approx(1.5)
+    # Of 10,000 rows: .5 + 1 * (10,000 * log 10,000) / (100 * log 100) = .5 + 200.
+    assert model.fitting(10_000) == pytest.approx(200.5)
+
+
+SPECS = {
+    "default": {},
+    "quick": {"effort": "quick"},
+    "mlp": {"source_classifier": "mlp", "discriminator": "mlp"},
+    "estimator": {"discriminator": LogisticRegression()},
+}
+
+
+class TestEstimate:
+    @pytest.mark.parametrize("parameters", SPECS.values(), ids=SPECS)
+    @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+    def test_any_model_and_nothing_is_fitted(self, problem, parameters, form):
+        model = PULSE(**parameters)
+        X, target = form(problem.X_source), form(problem.X_target)
+        cost = model.estimate_cost(X, problem.y_source, target)
+        assert cost.seconds > 0
+        assert cost.memory > 8 * problem.X_source.size
+        assert not hasattr(model, "classes_")
+
+    def test_memory_grows_with_the_rows(self):
+        X, y = np.zeros((200_000, 3)), np.arange(200_000) % 2
+        few, many = (PULSE(effort="quick").estimate_cost(X[:n], y[:n], X[:n]) for n in (2_000, 200_000))
+        assert 50 < many.memory / few.memory < 200
+
+    def test_other_recipes_are_refused(self, problem):
+        with pytest.raises(ValueError, match="recipe='cross-fit'"):
+            PULSE(recipe="paper").estimate_cost(problem.X_source, problem.y_source, problem.X_target)
+
+
+def test_all_rows_are_fitted_on_unless_a_first_look_is_asked_for():
+    assert AdaptOptions().rows_to_fit is None
+    assert AdaptOptions(effort="quick").rows_to_fit == 20_000
+    assert AdaptOptions(effort="quick", max_rows=500).rows_to_fit == 500
