@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from joblib import parallel_config
+from sklearn.ensemble import ExtraTreesClassifier
 
 from conftest import blobs
 from osls import PULSE, adapt
@@ -222,6 +224,40 @@ class _ByThreshold:
         return pd.DataFrame({"predicted": "0", "novel": novel, **known})
 
 
+class TestFitting:
+    """One fit spread over a cluster by joblib's own backend for Dask."""
+
+    def pulse(self, **parameters):
+        trees = ExtraTreesClassifier(20)
+        common = {"source_classifier": trees, "discriminator": trees, "n_folds": 3, "n_bootstrap": 5}
+        return PULSE(**{**common, "rounds": 1, "random_state": 0, **parameters})
+
+    @pytest.mark.parametrize(
+        "parameters", [{}, {"discriminator": "mlp", "max_steps": 60}], ids=["trees", "mlp"]
+    )
+    def test_the_answer_is_that_of_one_process(self, cluster, parameters):
+        rows = simulate_osls(*blobs(3), novel=[3], random_state=0).training_data()
+        alone = self.pulse(**parameters).fit(**rows)
+        with parallel_config(backend="dask"):
+            spread = self.pulse(**parameters).fit(**rows)
+        np.testing.assert_array_equal(spread.target_proba_, alone.target_proba_)
+        np.testing.assert_array_equal(spread.marginal_interval_, alone.marginal_interval_)
+
+    def test_a_worker_killed_in_the_middle_changes_nothing(self, cluster):
+        rows = simulate_osls(*blobs(3, (600, 600, 600, 600)), novel=[3], random_state=0).training_data()
+        large = ExtraTreesClassifier(150)
+        parameters = {"source_classifier": large, "discriminator": large}
+        alone = self.pulse(**parameters).fit(**rows)
+        victim = next(iter(cluster.run(os.getpid).values()))
+        killed = threading.Timer(0.5, os.kill, (victim, signal.SIGKILL))
+        killed.start()
+        with parallel_config(backend="dask"):
+            spread = self.pulse(**parameters).fit(**rows)
+        killed.join()
+        assert victim not in cluster.run(os.getpid).values()
+        np.testing.assert_array_equal(spread.target_proba_, alone.target_proba_)
+
+
 @pytest.fixture(scope="module")
 def inside():
     """A worker in this process: quick, for what does not depend on there being several."""
@@ -335,6 +371,8 @@ import json
 from pathlib import Path
 import numpy as np
 import torch
+from joblib import parallel_config
+from sklearn.ensemble import ExtraTreesClassifier
 from conftest import blobs
 from torch import nn
 from osls import PULSE, adapt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +11,9 @@ from joblib import effective_n_jobs, parallel_config
 from sklearn.utils.parallel import Parallel, delayed
 
 from osls._core.progress import Advance, no_progress
+
+# How often parts are sent to a cluster that loses them.
+_ATTEMPTS = 3
 
 
 class Part(NamedTuple):
@@ -33,10 +37,40 @@ def run_parts(parts: Sequence[Part]) -> list[Any]:
     """
     if effective_n_jobs(None) == 1 or len(parts) < 2:
         return [part.function(*part.arguments, _scaled(part)) for part in parts]
-    results = Parallel(return_as="generator")(
-        delayed(_alone)(part.function, *part.arguments) for part in parts
-    )
-    return list(_reported(results, parts))
+    for attempt in range(_ATTEMPTS):
+        results = Parallel(return_as="generator")(
+            delayed(_alone)(part.function, *part.arguments) for part in parts
+        )
+        try:
+            return [result.value() for result in _reported(results, parts, silent=attempt > 0)]
+        except _PartError as error:
+            raise error.cause from None
+        except Exception:
+            # Not the part failed but the backend: a worker died, and data that only it had. Send all again.
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What a part returned, or the error that it raised."""
+
+    returned: Any = None
+    error: Exception | None = None
+
+    def value(self) -> Any:
+        if self.error is not None:
+            raise _PartError(self.error)
+        return self.returned
+
+
+class _PartError(Exception):
+    """An error of a part, to tell it from one of the backend."""
+
+    def __init__(self, cause: Exception):
+        super().__init__(cause)
+        self.cause = cause
 
 
 def _scaled(part: Part) -> Advance:
@@ -46,13 +80,15 @@ def _scaled(part: Part) -> Advance:
     return advance
 
 
-def _reported(results: Iterable[Any], parts: Sequence[Part]) -> Iterable[Any]:
+def _reported(results: Iterable[_Result], parts: Sequence[Part], *, silent: bool) -> Iterable[_Result]:
+    """Tell of each result that it is there; what is done once more was told of already."""
     for result, part in zip(results, parts, strict=True):
-        part.advance(part.share)
+        if not silent:
+            part.advance(part.share)
         yield result
 
 
-def _alone(function: Callable[..., Any], *arguments: Any) -> Any:
+def _alone(function: Callable[..., Any], *arguments: Any) -> _Result:
     """Run a part on a worker, with one thread, so that the sums are the same on every machine.
 
     Without the inner setting a forest would send each of its trees to the cluster.
@@ -61,6 +97,8 @@ def _alone(function: Callable[..., Any], *arguments: Any) -> Any:
     torch.set_num_threads(1)
     try:
         with parallel_config(backend="sequential"):
-            return function(*arguments, no_progress)
+            return _Result(function(*arguments, no_progress))
+    except Exception as error:
+        return _Result(error=error)
     finally:
         torch.set_num_threads(threads)
