@@ -21,6 +21,7 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -521,22 +522,27 @@ def resident(process: int) -> float:
 # -- All --------------------------------------------------------------------------------------------
 
 
-KEYS = {"command", "code", "codes", "signal", "again", "whole", "kept", "swept"}
+RESULTS = Path(__file__).parent / "results" / "endurance.json"
+KEYS = ("command", "code", "codes", "signal", "killed", "again", "whole", "kept", "swept", "counted", "names")
+FIGURES = ("growth", "seconds", "memory")
 
 
-def summary(lines: list[dict[str, Any]]) -> str:
-    """Count what happened, by kind."""
-    counts: Counter[str] = Counter()
-    for line in lines:
-        shown = {
-            k: v for k, v in line.items() if k in ("command", "code", "codes", "signal", "again", "whole")
-        }
-        shown |= {k: v for k, v in line.items() if k in ("killed", "kept", "swept") and isinstance(v, bool)}
-        counts[json.dumps(shown)] += 1
-    worst = {
-        key: max((line.get(key, 0) for line in lines), default=0) for key in ("growth", "seconds", "memory")
-    }
-    return "\n".join([*(f"{count:6} {what}" for what, count in counts.most_common()), f"largest: {worst}"])
+def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Count what happened, by kind, and note the worst figures."""
+    kinds = [{key: line[key] for key in KEYS if key in line} for line in lines]
+    counts = Counter(json.dumps(kind) for kind in kinds)
+    figures = {key: [line[key] for line in lines if key in line] for key in FIGURES}
+    worst = {key: max(values) for key, values in figures.items() if values}
+    outcomes = [{"trials": count, **json.loads(kind)} for kind, count in counts.most_common()]
+    return {"trials": len(lines), "outcomes": outcomes, "largest": worst}
+
+
+def note(what: str, found: dict[str, Any]) -> None:
+    """Keep a summary with the commit it is of."""
+    words = ["git", "describe", "--always", "--dirty", "--abbrev=7"]
+    commit = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**known, what: {"commit": commit, **found}}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -556,7 +562,9 @@ def main() -> None:
             lines.append(line)
             file.write(json.dumps(line) + "\n")
             file.flush()
-    print(summary(lines))
+    found = summary(lines)
+    note(options.what, found)
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":
