@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
 from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.preprocessing import OneHotEncoder
 
 from osls._core.arrays import AnyArray, Floats
 from osls.training.nets import StackedMLP
@@ -27,6 +28,11 @@ from osls.training.trainer import as_tensor, score_rows
 _LEAST_PROBA = 1e-3
 # Trees of one fold's forest that are asked; more hardly change the leading components.
 _TREES = 20
+# Rows that components are learnt from, and that are looked at together.
+_SAMPLE = 10_000
+
+# What a model makes of rows: a matrix with a row for each.
+View = Callable[[AnyArray], Any]
 
 
 def learnt_space(predictor: Predictor, X: AnyArray, *, components: int = 15) -> Floats:
@@ -36,7 +42,7 @@ def learnt_space(predictor: Predictor, X: AnyArray, *, components: int = 15) -> 
     many trees: differences that the known classes showed to matter weigh more than others. The columns of
     one family have a total variance of one. A constant model has no columns.
     """
-    parts = [_reduced(part, components) for part in _views(predictor, X)]
+    parts = [_reduced(view, X, components) for view in _views(predictor)]
     return np.column_stack([np.empty((X.shape[0], 0)), *parts])
 
 
@@ -44,24 +50,29 @@ def column_space(X: AnyArray, *, components: int = 20) -> Floats:
     """Return the standardised columns by their leading components, which every model starts from."""
     if X.ndim == 2 and not sparse.issparse(X):
         X = filled(X)
-    dense = Encoder(X)(X)
-    return _reduced(dense.reshape(len(dense), -1).astype(np.float64), components)
+    encoder = Encoder(X)
+
+    def view(rows: AnyArray) -> Floats:
+        dense = encoder(rows)
+        return dense.reshape(len(dense), -1).astype(np.float64)
+
+    return _reduced(view, X, components)
 
 
-def _views(predictor: Any, X: AnyArray) -> list[Any]:
-    """What each family of models inside a predictor makes of the rows, in as many columns as it takes."""
+def _views(predictor: Any) -> list[View]:
+    """What each family of models inside a predictor makes of rows, in as many columns as it takes."""
     if isinstance(predictor, Tempered):
-        return _views(predictor.predictor, X)
+        return _views(predictor.predictor)
     if isinstance(predictor, Blended):
         used = ((predictor.first, predictor.share), (predictor.second, 1 - predictor.share))
-        return [view for part, share in used if share > 0 for view in _views(part, X)]
+        return [view for part, share in used if share > 0 for view in _views(part)]
     if isinstance(predictor, Constant):
         return []
     if isinstance(predictor, Networks) and isinstance(predictor.networks, StackedMLP):
-        return [_hidden_layer(predictor, predictor.networks, X)]
+        return [partial(_hidden_layer, predictor, predictor.networks)]
     if isinstance(predictor, SklearnModels) and all(_is_forest(model) for model in predictor.models):
-        return [_leaves(predictor, X)]
-    return [np.log(np.maximum(predictor.predict_proba(X), _LEAST_PROBA))]
+        return [partial(_leaves, predictor)]
+    return [lambda X: np.log(np.maximum(predictor.predict_proba(X), _LEAST_PROBA))]
 
 
 def _is_forest(model: Any) -> bool:
@@ -70,11 +81,15 @@ def _is_forest(model: Any) -> bool:
 
 
 def _leaves(predictor: SklearnModels, X: AnyArray) -> Any:
+    """A column for each leaf of each tree: one where the row falls into it."""
     rows = X if predictor.encoder is None else predictor.encoder(X)
-    trees = [tree for model in predictor.models for tree in model.estimators_[:_TREES]]
     rows = np.asarray(rows, dtype=np.float32) if not sparse.issparse(rows) else rows
-    leaves = np.column_stack([tree.apply(rows) for tree in trees])
-    return OneHotEncoder(dtype=np.float32).fit_transform(leaves)
+    trees = [tree for model in predictor.models for tree in model.estimators_[:_TREES]]
+    first = np.cumsum([0, *(tree.tree_.node_count for tree in trees)])
+    columns = np.column_stack([tree.apply(rows) for tree in trees]) + first[:-1]
+    ones = np.ones(columns.size, dtype=np.float32)
+    ends = np.arange(0, columns.size + 1, len(trees))
+    return sparse.csr_array((ones, columns.ravel(), ends), shape=(len(columns), int(first[-1])))
 
 
 def _hidden_layer(predictor: Networks, networks: StackedMLP, X: AnyArray) -> Floats:
@@ -89,14 +104,24 @@ def _hidden_layer(predictor: Networks, networks: StackedMLP, X: AnyArray) -> Flo
     return score_rows(activations, rows)
 
 
-def _reduced(view: Any, components: int) -> Floats:
-    """The leading components, scaled to a total variance of one."""
-    d = min(components, min(view.shape) - 1)
+def _reduced(view: View, X: AnyArray, components: int) -> Floats:
+    """The leading components of a view, scaled to a total variance of one.
+
+    They are those of a sample, and the rows are looked at a part at a time: a view can have many times the
+    columns that the rows have.
+    """
+    n = X.shape[0]
+    sample = X[np.sort(np.random.default_rng(0).permutation(n)[:_SAMPLE])] if n > _SAMPLE else X
+    seen = view(sample)
+    d = min(components, min(seen.shape) - 1)
     if d < 1:
-        return np.empty((view.shape[0], 0))
+        return np.empty((n, 0))
     # The first direction of uncentred leaves is their mean, which says nothing.
-    method = TruncatedSVD(d + 1, random_state=0) if sparse.issparse(view) else PCA(d, random_state=0)
-    reduced = method.fit_transform(view)
-    reduced = np.asarray(reduced - reduced.mean(axis=0), dtype=np.float64)
-    total = float(np.sqrt(reduced.var(axis=0).sum()))
+    method = TruncatedSVD(d + 1, random_state=0) if sparse.issparse(seen) else PCA(d, random_state=0)
+    reduced = method.fit_transform(seen)
+    centre, total = reduced.mean(axis=0), float(np.sqrt(reduced.var(axis=0).sum()))
+    if n > _SAMPLE:
+        parts = (X[first : first + _SAMPLE] for first in range(0, n, _SAMPLE))
+        reduced = np.concatenate([method.transform(view(part)) for part in parts])
+    reduced = np.asarray(reduced - centre, dtype=np.float64)
     return reduced / total if total > 0 else reduced
