@@ -77,6 +77,21 @@ def test_the_mix_of_an_answer_on_given_axes(answer):
     assert display.plot().ax_ is not ax
 
 
+def test_the_legend_hides_no_bar(answer):
+    display = MixDisplay.from_answer(answer)
+    display.figure_.canvas.draw()
+    legend = display.ax_.get_legend().get_window_extent()
+    assert legend.y0 >= display.ax_.get_window_extent().y1 - 1
+
+
+@pytest.mark.parametrize("display", [MixDisplay, NoveltyDisplay, TrustDisplay])
+def test_the_other_way_in_is_named(display, model, answer):
+    with pytest.raises(TypeError, match="use from_answer"):
+        display.from_estimator(answer)
+    with pytest.raises(TypeError, match=r"this is a PULSE, .*use from_estimator"):
+        display.from_answer(model)
+
+
 def test_scores_of_both_sides(model, answer, rows):
     def labels(display: NoveltyDisplay) -> list[str]:
         return [text.get_text() for text in display.ax_.get_legend().get_texts()]
@@ -93,11 +108,16 @@ def test_checks(model, answer):
     assert len(display.ax_.get_yticklabels()) == len(model.diagnostics_.checks)
     assert model.diagnostics_.verdict.status in display.ax_.get_title(loc="left")
     TrustDisplay.from_answer(answer)
+    # One check far from its limit leaves room between those that are near theirs.
+    assert display.ax_.get_xscale() == "symlog"
     with pytest.raises(ValueError, match="no diagnostics"):
         TrustDisplay.from_estimator(SourceOnly())
 
 
 def test_batches(model):
+    def ticks(display: TimelineDisplay) -> list[str]:
+        return [label.get_text() for label in display.ax_.get_xticklabels()]
+
     names = [str(name) for name in model.classes_]
     monitor = Monitor(model.target_marginal_, names, reference_proba=model.target_proba_)
     for day in range(3):
@@ -105,6 +125,10 @@ def test_batches(model):
     display = TimelineDisplay.from_monitor(monitor)
     assert len(display.ax_.collections) == 3
     assert display.ax_.get_ylabel() == "share of -1"
+    assert ticks(display) == ["day 0", "day 1", "day 2"]
+    for day in range(3, 13):
+        monitor.update(f"day {day}", model.target_proba_)
+    assert ticks(TimelineDisplay.from_monitor(monitor)) == ["day 0", "day 3", "day 6", "day 9", "day 12"]
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):

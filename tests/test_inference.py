@@ -102,6 +102,15 @@ class TestVerdict:
         assert verdict.status == "upper bound only"
         assert any("'0' may be absent" in reason for reason in verdict.reasons)
 
+    def test_shown_without_what_a_check_that_passed_would_mean(self):
+        good = Check("sample size", 817, 30, True, "Too few rows to estimate from.")
+        bad = Check("convergence", 0.13, 0.1, False, "13% still changed sides.")
+        assert repr(Diagnostics((good, bad))) == (
+            "Diagnostics: do not trust\n"
+            "  sample size: passed (817, limit 30)\n"
+            "  convergence: failed (0.13, limit 0.1)"
+        )
+
     def test_unknown_check_name(self):
         with pytest.raises(KeyError, match="nothing of that name"):
             Diagnostics(())["nothing of that name"]

@@ -44,6 +44,15 @@ def test_a_map_shows_rows_where_they_are_alike(table):
     assert re.findall(r'class="place"[^>]*>(\d)<', chart) == ["1", "2"]
 
 
+def test_the_number_of_a_group_stands_at_one_of_its_rows(table):
+    chart = str(draw_map(table, groups_of(table), [], seed=0)["chart"])
+    spots = re.findall(r'<circle class="spot novel" cx="([\d.]+)%" cy="([\d.]+)"', chart)
+    places = re.findall(r'class="place" x="([\d.]+)%" y="([\d.]+)"', chart)
+    assert len(places) == 2
+    # The text begins six pixels below the middle of its height.
+    assert {(x, f"{float(y) - 6:.1f}") for x, y in places} <= set(spots)
+
+
 def test_each_row_says_which_it_is(table):
     chart = str(draw_map(table, [], ["pixel_3_3"], seed=0)["chart"])
     tips = re.findall(r"<title>(row [^<]*)</title>", chart)

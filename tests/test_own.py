@@ -52,6 +52,7 @@ def test_every_class_is_held_out_in_turn(folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ([], "mine.csv: which column holds the classes? Name it with --label."),
         (["--label", "kin"], "did you mean 'kind'"),
         (["--label", "kind", "--methods", "puls"], "did you mean"),
         (["--label", "kind", "--methods", "no_such:Thing"], "no_such cannot be imported"),

@@ -20,7 +20,15 @@ from osls.app.report.adaptation import Truth, describe_checks, describe_verdict,
 from osls.app.report.charts import Curve, ShareRow, axis_end, curve_chart, share_chart
 from osls.app.report.groups import examples, find_groups, most_novel, thumbnail_uri
 from osls.app.report.traits import telling_words, text_column, traits_of
-from osls.app.report.wording import headline, history_words, number, percent, percent_range, shown
+from osls.app.report.wording import (
+    headline,
+    history_words,
+    number,
+    percent,
+    percent_range,
+    shown,
+    verdict_beside_headline,
+)
 from osls.inference.diagnostics import Check, Diagnostics
 from osls.inference.discovery import Discovery
 
@@ -154,6 +162,17 @@ def test_an_absent_class_bounds_its_own_share_alone(table):
     found = describe_verdict(replace(table, diagnostics=Diagnostics((absent,), {})))
     assert found["words"] == "The share of a known class is an upper bound. The other figures hold."
     assert found["reasons"] == ("'b' may be gone.",)
+
+
+def test_reasons_that_the_headline_gives_are_not_given_again(table):
+    weak = Check("a", 1, 0, False, "Some rows overlap.", "not identified")
+    bad = Check("b", 1, 0, False, "Classes have changed.", "do not trust")
+    for failed in ((weak,), (weak, bad)):
+        answer = replace(table, diagnostics=Diagnostics(failed))
+        said = f"{headline(answer)}\n{verdict_beside_headline(answer)}"
+        assert [said.lower().count(check.message.lower()) for check in failed] == [1] * len(failed)
+    assert said.endswith("Verdict: do not trust")
+    assert verdict_beside_headline(replace(table, diagnostics=None)) == ""
 
 
 def test_a_curve_without_a_single_figure_is_not_drawn(table):

@@ -121,6 +121,10 @@ class TestServe:
             ("batch", b"{}", 400, "list of objects"),
             ("batch", b"[1]", 400, "list of objects"),
             ("predict", b'{"fever": 1, "cough": 1}', 422, "there is no column 'ward'"),
+            # Columns that the model needs, too, are no correction of the one that is missing.
+            ("predict", b'{"fever": 1, "ward": "a"}', 422, "'cough', which the model needs; add it."),
+            ("predict", b"{}", 422, "'fever', which the model needs, nor 'cough', 'ward'; add them."),
+            ("predict", b'{"fever": 1, "cough": 1, "wards": "a"}', 422, "did you mean 'wards'?"),
             (
                 "predict",
                 b'{"fever": "hot", "cough": 1, "ward": "north"}',
@@ -201,6 +205,16 @@ def test_gauges_and_webhook(run_folder, tmp_path, listener, status):
     assert gauges['osls_alarm{class="novel"}'] == "1.0"
     assert gauges["osls_batch_rows"] == "400.0"
     assert gauges["osls_alarms"] == "1.0"
+
+
+def test_gauges_have_a_place_before_a_batch_is_counted(run_folder, tmp_path):
+    patients(50, (0.4, 0.4, 0.2), 3)[0].to_csv(tmp_path / "monday.csv", index=False)
+    state, gauges = tmp_path / "state.json", tmp_path / "none" / "osls.prom"
+    words = ["--state", str(state), "--out", str(tmp_path / "page.html"), "--prometheus", str(gauges)]
+    result = CliRunner().invoke(app, ["monitor", str(run_folder), str(tmp_path / "monday.csv"), *words])
+    assert result.exit_code == 2
+    assert f"there is no folder {gauges.parent}; make it" in result.output
+    assert not state.exists()
 
 
 def test_a_webhook_is_an_address(run_folder, tmp_path):

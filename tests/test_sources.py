@@ -19,6 +19,7 @@ from moto.server import ThreadedMotoServer
 from pyarrow import fs
 from typer.testing import CliRunner
 
+import osls
 from malformed import rows
 from osls.app.cli import app
 from osls.app.files import InputError, open_rows, read_table
@@ -170,6 +171,8 @@ def test_excel(tmp_path):
     data = open_rows(path)
     assert_same(data.read())
     assert "the sheet 'labelled' was read" in data.notes[0]
+    with pytest.raises(InputError, match=r"no id column 'kase'.*'labelled' was read.*--table names one"):
+        osls.adapt(path, path, label="kind", id="kase", ignore_target_label=True)
     assert read_table(path, ReadOptions(table="notes"))["note"].tolist() == ["by hand"]
     with pytest.raises(InputError, match="no sheet 'label'; did you mean 'labelled'"):
         open_rows(path, ReadOptions(table="label"))
@@ -257,6 +260,8 @@ def test_objects_in_a_store(bucket):
     assert open_rows(f"{bucket}/parts/*.csv").count() == 2 * len(FRAME)
     with pytest.raises(InputError, match=r"s3://shop/none\.csv: there is no such object"):
         open_rows(f"{bucket}/none.csv")
+    with pytest.raises(InputError, match=r"s3://shop/none/\*\.csv: there is no such object"):
+        open_rows(f"{bucket}/none/*.csv")
     with pytest.raises(InputError, match=r"s3://shop/bad\.csv: row 1 has 1 values"):
         open_rows(f"{bucket}/bad.csv").read()
     with at_hand(f"{bucket}/rows.csv") as path:
@@ -371,7 +376,9 @@ def test_scores_that_cannot_be_used(scores):
     (scores / "few.csv").write_text("s\n1\n2\n")
     assert "at least 10" in refuse("share", scores / "few.csv", scores / "new.csv")
     (scores / "bad.csv").write_text("s\n" + "1\n" * 11 + "high\n")
-    assert "row 12 has 'high'" in refuse("share", scores / "bad.csv", scores / "new.csv")
+    wrong = refuse("share", scores / "bad.csv", scores / "new.csv")
+    assert "row 12 has 'high'" in wrong
+    assert "--ignore" not in wrong  # which is no option of this command
     (scores / "gap.csv").write_text("s,t\n" + "1,1\n" * 11 + ",1\n")
     assert "no score" in refuse("share", scores / "gap.csv", scores / "new.csv", "--column", "s")
     assert "level must lie" in refuse("share", scores / "known.csv", scores / "new.csv", "--level", 2)

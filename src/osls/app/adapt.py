@@ -18,6 +18,7 @@ from osls._core.writing import only_writer
 from osls.app.files.opening import as_rows
 from osls.app.files.staging import check_destination
 from osls.app.options import AdaptOptions, EffortName, ImageMode, Method, ReadOptions, TextMode, as_names
+from osls.app.report.wording import verdict_beside_headline
 from osls.app.tables.problem import Problem, read_problem
 from osls.inference.diagnostics import TrustWarning
 
@@ -251,8 +252,8 @@ def print_answer(answer: AdaptAnswer, out: Path, seconds: float, screen: Screen)
 
     line("\n" + answer.summary(), "bold")
     screen.print(_mix_table(answer))
-    if answer.diagnostics is not None:
-        line(f"Verdict: {answer.diagnostics.verdict}")
+    if verdict := verdict_beside_headline(answer):
+        line(verdict)
     for warning in answer.warnings:
         line(f"Note: {warning}")
     sizes = f"{answer.settings['n_source']:,} labelled and {answer.settings['n_target']:,} new"

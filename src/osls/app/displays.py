@@ -23,6 +23,7 @@ __all__ = ["MixDisplay", "NoveltyDisplay", "TimelineDisplay", "TrustDisplay"]
 
 _BEFORE, _KNOWN, _NOVEL, _ALARM = "#8a96a5", "#3b7dd8", "#c2185b", "#d2691e"
 _BINS = 40
+_NAMES = 6
 
 
 @dataclass(kw_only=True)
@@ -37,6 +38,22 @@ class _Display:
             _, ax = require("matplotlib.pyplot", extra="plot").subplots(figsize=(6.4, height))
         self.ax_, self.figure_ = ax, ax.figure
         return ax
+
+    @staticmethod
+    def _legend_above(ax: Any) -> None:
+        """Put the legend where it hides nothing that is drawn."""
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
+
+
+def _check_model(estimator: object) -> None:
+    if isinstance(estimator, Answer):
+        raise TypeError("this is an answer of osls.adapt, not a fitted model; use from_answer.")
+
+
+def _check_answer(answer: object) -> None:
+    if not isinstance(answer, Answer):
+        given = type(answer).__name__
+        raise TypeError(f"this is a {given}, not an answer of osls.adapt; use from_estimator.")
 
 
 @dataclass
@@ -68,6 +85,7 @@ class MixDisplay(_Display):
     @classmethod
     def from_estimator(cls, estimator: OpenSetAdapter, *, ax: Any = None) -> Self:
         """Draw the mix that a fitted adapter found."""
+        _check_model(estimator)
         known = estimator.target_marginal_[:-1] / max(1 - estimator.novel_prevalence_, 1e-12)
         weight = np.asarray(estimator.importance_weights_)
         # A class of weight zero says nothing of its share in the source.
@@ -79,6 +97,7 @@ class MixDisplay(_Display):
     @classmethod
     def from_answer(cls, answer: Answer, *, ax: Any = None) -> Self:
         """Draw the mix of an answer of :func:`osls.adapt`."""
+        _check_answer(answer)
         return cls(answer.classes, answer.source_share, answer.target_share, answer.interval).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
@@ -94,7 +113,7 @@ class MixDisplay(_Display):
             ax.errorbar(now, places + 0.2, xerr=reach, fmt="none", ecolor="black", capsize=3)
         ax.set(yticks=places, yticklabels=list(self.classes), xlabel="share", xlim=(0, None))
         ax.invert_yaxis()
-        ax.legend()
+        self._legend_above(ax)
         return self
 
 
@@ -119,12 +138,14 @@ class NoveltyDisplay(_Display):
     @classmethod
     def from_estimator(cls, estimator: OpenSetAdapter, X_source: Any = None, *, ax: Any = None) -> Self:
         """Draw the scores of the target of the fit, and of the rows ``X_source`` if they are given."""
+        _check_model(estimator)
         source = None if X_source is None else estimator.novelty_score(X_source)
         return cls(estimator.target_proba_[:, -1], source).plot(ax)
 
     @classmethod
     def from_answer(cls, answer: Answer, *, ax: Any = None) -> Self:
         """Draw the scores of both sides of an answer of :func:`osls.adapt`."""
+        _check_answer(answer)
         source = answer.adapted.predict_proba(answer.source_rows)[:, -1]  # type: ignore[attr-defined]
         return cls(answer.predictions["novel"].to_numpy(np.float64), source).plot(ax)
 
@@ -159,11 +180,13 @@ class TrustDisplay(_Display):
     @classmethod
     def from_estimator(cls, estimator: OpenSetAdapter, *, ax: Any = None) -> Self:
         """Draw the checks of a fitted adapter; only those with ``diagnostics_`` have any."""
+        _check_model(estimator)
         return cls._of(getattr(estimator, "diagnostics_", None), ax)
 
     @classmethod
     def from_answer(cls, answer: Answer, *, ax: Any = None) -> Self:
         """Draw the checks of an answer of :func:`osls.adapt`."""
+        _check_answer(answer)
         return cls._of(answer.diagnostics, ax)
 
     @classmethod
@@ -176,6 +199,9 @@ class TrustDisplay(_Display):
         """Draw it, on ``ax`` if that is given. Each value is divided by its limit."""
         ax = self._axes(ax, 1.2 + 0.35 * len(self.checks))
         places = np.arange(len(self.checks))
+        # A hundred times a limit must not press those that are near theirs into one line.
+        ax.set_xscale("symlog", linthresh=1)
+        ax.xaxis.set_major_formatter("{x:g}")
         for place, check in zip(places, self.checks, strict=True):
             colour = _KNOWN if check.passed else _ALARM
             relative = check.value / check.limit if check.limit else check.value + 1
@@ -219,7 +245,11 @@ class TimelineDisplay(_Display):
         reference = self.monitor.reference
         if reference is not None:
             ax.axhline(reference.share[self.class_index], color=_BEFORE, ls=":", label="at the fit")
-            ax.legend()
+            self._legend_above(ax)
+        names = [batch.name for batch in self.monitor.batches]
+        # As many names as there is room for; a short run has one at each batch.
+        step = max(1, -(-len(names) // _NAMES))
+        ax.set_xticks(range(0, len(names), step), names[::step])
         name = self.monitor.classes[self.class_index]
         ax.set(xlabel="batch", ylabel=f"share of {name}", ylim=(0, None))
         return self

@@ -14,7 +14,7 @@ from osls.app.files.staging import check_destination, staged_folder
 from osls.app.predict import Adapted, write_predictions
 from osls.app.report.adaptation import render_report
 from osls.app.report.groups import find_groups
-from osls.app.report.wording import headline
+from osls.app.report.wording import headline, verdict_beside_headline
 from osls.persist import save
 
 
@@ -31,8 +31,7 @@ class AdaptAnswer(Answer):
     adapted: Adapted
 
     def __repr__(self) -> str:
-        verdict = "" if self.diagnostics is None else f"\nVerdict: {self.diagnostics.verdict}"
-        return f"{self.summary()}{verdict}"
+        return f"{self.summary()}\n{verdict_beside_headline(self)}".rstrip()
 
     def summary(self) -> str:
         """The answer in a sentence or two."""

@@ -22,7 +22,7 @@ from osls import __version__
 from osls._core.arrays import AnyArray, Floats
 from osls._core.extras import require
 from osls.app.export import to_onnx
-from osls.app.files.reader import InputError, Place, did_you_mean
+from osls.app.files.reader import InputError, Place, missing_columns
 from osls.app.predict import Adapted, load_adapted
 from osls.app.tables.table_encoder import TableEncoder
 from osls.pulse import PULSE
@@ -168,10 +168,8 @@ class _Service:
         return encoder.transform(pd.DataFrame(rows), _REQUEST) if plain is None else plain
 
     def _check_columns(self, given: set[str]) -> None:
-        for column in self.columns:
-            if column not in given:
-                hint = did_you_mean(column, sorted(given))
-                raise Refused(422, f"there is no column {column!r}, which the model needs; {hint}")
+        if missing := [column for column in self.columns if column not in given]:
+            raise Refused(422, missing_columns(missing, given - set(self.columns)))
 
     async def health(self, request: Any) -> Any:
         """Say that the model is loaded, and what it needs."""

@@ -94,7 +94,9 @@ def _read_scores(path: str, column: str | None) -> Floats:
     values = rows.read([name])[name]
     parsed = as_numbers(values)
     if parsed.wrong.any():
-        raise wrong_value(values, parsed, place, "scores")
+        raise wrong_value(
+            values, parsed, place, "scores", "correct that value, or name another column with --column"
+        )
     scores = np.append(_headless(rows), parsed.values)
     if not np.isfinite(scores).all():
         row = int(np.argmin(np.isfinite(scores)))

@@ -48,6 +48,12 @@ def run_monitor(options: MonitorOptions) -> bool:
         check_webhook(options.webhook)
     if options.prometheus is not None:
         require("prometheus_client", extra="serve")
+        # Gauges come last: without a place for them the batches would be counted, and the alarms not told.
+        if not options.prometheus.parent.is_dir():
+            raise InputError(
+                f"{options.prometheus}: there is no folder {options.prometheus.parent}; make it, or name "
+                "another with --prometheus."
+            )
     with only_writer(options.state):
         return _run(options)
 

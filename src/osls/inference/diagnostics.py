@@ -58,7 +58,7 @@ class Verdict:
 
 
 @saveable
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnostics:
     """All checks of a fit, and curves to plot (name -> (x, y))."""
 
@@ -71,6 +71,15 @@ class Diagnostics:
         failed = [check for check in self.checks if not check.passed]
         status = max((check.consequence for check in failed), key=_ORDER.index, default=_ORDER[0])
         return Verdict(status, tuple(check.message for check in failed))
+
+    def __repr__(self) -> str:
+        # Without the messages: they say what a failed check means, and most checks pass.
+        lines = [
+            f"  {check.name}: {'passed' if check.passed else 'failed'} "
+            f"({check.value:.3g}, limit {check.limit:.3g})"
+            for check in self.checks
+        ]
+        return "\n".join([f"Diagnostics: {self.verdict.status}", *lines])
 
     def __getitem__(self, name: str) -> Check:
         for check in self.checks:

@@ -72,6 +72,8 @@ def quick(
             from osls.app.bench.own import run_own
 
             raise typer.Exit(run_own(data, label, methods.split(","), draws=draws, seed=seed, out=out))
+        if Path(data).is_file():
+            raise ValueError(f"{data}: which column holds the classes? Name it with --label.")
         status = actions.run_quick(
             data.split(","), methods.split(","), draws=draws, seed=seed, novel=novel, jobs=jobs, out=out
         )

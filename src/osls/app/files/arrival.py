@@ -164,7 +164,7 @@ def _list_objects(store: fs.FileSystem, path: str) -> list[str]:
     """The files that a path names: itself, all in a folder, or those that fit a wildcard."""
     if has_wildcard(path):
         base = path[: min(path.find(sign) for sign in "*?[" if sign in path)].rpartition("/")[0]
-        listed = store.get_file_info(fs.FileSelector(base, recursive=True))
+        listed = store.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
         return sorted(
             each.path
             for each in listed

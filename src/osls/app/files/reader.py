@@ -49,6 +49,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"choose one of {shown}{' ...' if len(names) > 8 else '.'}"
 
 
+def missing_columns(missing: Sequence[str], others: Iterable[str]) -> str:
+    """Say which columns a model needs and does not get; ``others`` are those given that it has no use for."""
+    first, *more = (shorten(column) for column in missing)
+    nor = ", nor " + ", ".join(more[:7]) + (" ..." if len(more) > 7 else "") if more else ""
+    near = difflib.get_close_matches(missing[0], list(others), n=1, cutoff=0.5)
+    what = f"did you mean {near[0]!r}?" if near else f"add {'them' if more else 'it'}."
+    return f"there is no column {first}, which the model needs{nor}; {what}"
+
+
 def shorten(value: object, limit: int = 40) -> str:
     """Quote a value from the data on one line, cut to a length that fits into a sentence."""
     text = " ".join(str(value).split())

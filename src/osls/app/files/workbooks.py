@@ -38,8 +38,8 @@ def read_workbook(path: Path, options: ReadOptions) -> MemoryRows:
         raise
     except Exception as error:  # openpyxl reports a broken file through many exception types
         raise InputError(f"{path}: cannot be read as Excel ({shorten(error, 60)}); save it again.") from None
-    notes = [f"{path}: the sheet {shorten(sheet)} was read."] if others and not options.table else []
-    return _in_memory(path, frame, notes)
+    notes = [f"{path}: the sheet {shorten(sheet)} was read, the first of {1 + others}; --table names one."]
+    return _in_memory(path, frame, notes if others and not options.table else [])
 
 
 def read_database(path: Path, options: ReadOptions) -> MemoryRows:

@@ -113,12 +113,15 @@ def _styles(answer: Answer, called: Any) -> dict[str, str]:
 
 
 def _group_labels(groups: Sequence[Ints], rows: Ints, place: Floats) -> list[tuple[float, float, str]]:
-    """The number of each group, in the middle of its rows."""
+    """The number of each group, at the row that is nearest to the others.
+
+    The middle of rows that lie in several heaps is nobody's place.
+    """
     labels = []
     for i, group in enumerate(groups):
         mine = place[np.isin(rows, group)]
         if len(mine):
-            x, y = np.median(mine, axis=0)
+            x, y = mine[np.linalg.norm(mine[:, None] - mine, axis=2).sum(axis=1).argmin()]
             labels.append((float(x), float(y), str(i + 1)))
     return labels
 

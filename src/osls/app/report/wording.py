@@ -111,6 +111,14 @@ def status_of(answer: Answer) -> Status:
     return answer.diagnostics.verdict.status if answer.diagnostics is not None else "no violation seen"
 
 
+def verdict_beside_headline(answer: Answer) -> str:
+    """The verdict, with the reasons that the headline does not give; nothing without diagnostics."""
+    if answer.diagnostics is None:
+        return ""
+    verdict = answer.diagnostics.verdict
+    return f"Verdict: {verdict.status if verdict.status == 'do not trust' else verdict}"
+
+
 def headline(answer: Answer) -> Headline:
     """The three answers in one sentence, hedged as far as the checks and the interval demand."""
     status = status_of(answer)

@@ -46,12 +46,18 @@ def is_plain_number(dtype: Any) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
 
 
-def wrong_value(column: pd.Series, parsed: Parsed, place: Place, wanted: str) -> InputError:
+def wrong_value(
+    column: pd.Series,
+    parsed: Parsed,
+    place: Place,
+    wanted: str,
+    remedy: str = "correct that value, empty it, or leave the column out (--ignore)",
+) -> InputError:
     """Return the error that names the first value that is not what the column holds otherwise."""
     row = parsed.first_wrong
     return InputError(
         f"{place.name}: column {shorten(column.name)} holds {wanted}, but row {place.row(row)} has "
-        f"{shorten(column.iloc[row])}; correct that value, empty it, or leave the column out (--ignore)."
+        f"{shorten(column.iloc[row])}; {remedy}."
     )
 
 

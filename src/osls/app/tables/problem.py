@@ -157,7 +157,9 @@ def _check_columns(
 ) -> None:
     def missing(rows: RowFile, column: str, what: str) -> InputError:
         words = what.format(shorten(column))
-        return InputError(f"{rows.name}: there is no {words}; {did_you_mean(column, rows.columns)}")
+        what = did_you_mean(column, rows.columns)
+        # What was read may be why: the first sheet of a workbook.
+        return InputError(" ".join([f"{rows.name}: there is no {words}; {what}", *rows.notes]))
 
     if label not in source.columns and label in target.columns:
         raise InputError(

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from osls._core.arrays import AnyArray
 from osls._core.saving import saveable
-from osls.app.files.reader import ROWS, InputError, Kind, Place, did_you_mean, shorten
+from osls.app.files.reader import ROWS, InputError, Kind, Place, missing_columns, shorten
 from osls.app.options import TextMode
 from osls.app.tables.columns import Categories, Dates, MiniLM, Numbers, TfIdf, choose_text_mode, number_matrix
 from osls.app.tables.decide import KINDS, NAMES_THE_ROW, LeftOut, decide, overlap_warnings, screen_numbers
@@ -112,12 +112,9 @@ class TableEncoder:
 
         The rows have at least the columns that are used, in any order; ``place`` is for messages.
         """
-        for column in self.used_columns:
-            if column not in frame.columns:
-                raise InputError(
-                    f"{place.name}: there is no column {shorten(column)}, which the model needs; "
-                    f"{did_you_mean(column, map(str, frame.columns))}"
-                )
+        if missing := [column for column in self.used_columns if column not in frame.columns]:
+            others = [str(column) for column in frame.columns if column not in self.used_columns]
+            raise InputError(f"{place.name}: {missing_columns(missing, others)}")
         return self._scaled([column.encode(frame, place) for column in self.columns_])
 
     def transform_records(self, rows: Sequence[Mapping[str, Any]]) -> AnyArray | None:
