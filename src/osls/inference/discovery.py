@@ -2,11 +2,10 @@ r"""Groups inside the novel part of a target: how many, how large, and which row
 
 Rows are compared in units of a known class: the columns by the covariance within known classes, and beside
 them what the models learnt (:class:`Space`). For each number of groups up to six, Ward's tree is cut there
-and a Gaussian mixture with one covariance goes on from the cut. Four figures say how good a partition is:
+and a Gaussian mixture with one covariance goes on from the cut. Three figures say how good a partition is:
 
 - the modularity of the graph of nearest neighbours: neighbours should be of one group;
 - the valley between the two groups that are separated worst, along the axis that separates them best;
-- the silhouette in what the models learnt;
 - how much larger the modularity is than when single known classes are cut into as many parts. This is what
   one class looks like in these data.
 
@@ -24,7 +23,6 @@ import numpy as np
 from scipy.cluster.hierarchy import fcluster, ward
 from scipy.special import softmax
 from scipy.stats import norm
-from sklearn.metrics import silhouette_score
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -47,10 +45,10 @@ _REHEARSED = 8
 _REHEARSED_ROWS = 40, 150
 # What cutting one class into 2 to 6 parts usually gives, for data without such a class.
 _USUAL_MODULARITY = (0.24, 0.31, 0.33, 0.34, 0.35)
-# For modularity, valley, silhouette, modularity above that of one class, log of the number, more than one.
+# For modularity, valley, modularity above that of one class, log of the number, more than one.
 # Fitted by benchmarks/discovery_weights.py on digits, drybean, letter, pbmc3k, satimage, usps and generated
 # classes; benchmarks/discovery.py has the results for other data.
-_WEIGHTS = np.array([4.70, -3.94, -5.36, 4.05, -1.82, 1.13])
+_WEIGHTS = np.array([3.58, -2.93, 4.49, -1.75, -0.45])
 _SHRINKAGE = 0.1
 _MIXTURE_SHRINKAGE = 0.2
 _GRID = 48
@@ -295,17 +293,8 @@ def _criteria(rows: Space, labels: Ints, graph: tuple[Ints, Ints], usual: float)
         for a in range(count)
         for b in range(a)
     )
-    learnt = rows.learnt if rows.learnt.shape[1] else rows.columns
-    return np.array(
-        [
-            modularity(graph[0], labels),
-            worst,
-            float(silhouette_score(learnt, labels)),
-            modularity(graph[1], labels) - usual,
-            np.log(count),
-            1.0,
-        ]
-    )
+    above = modularity(graph[1], labels) - usual
+    return np.array([modularity(graph[0], labels), worst, above, np.log(count), 1.0])
 
 
 def _one_class_modularity(space: Space, y: Ints, rng: np.random.Generator) -> Floats:
@@ -477,7 +466,8 @@ def describe_groups(
 
     ``proba`` has the known classes and then the novel one; ``novel`` marks the rows called novel.
     """
-    shares, intervals = group_shares(proba[:, -1], membership, share, interval, level)
+    # Rows not called novel would be counted for whichever group is next to the known classes.
+    shares, intervals = group_shares(proba[:, -1] * novel, membership, share, interval, level)
     group = np.where(novel, membership.argmax(axis=1), -1) if membership.shape[1] else np.full(len(proba), -1)
     groups = []
     for j in range(membership.shape[1]):
