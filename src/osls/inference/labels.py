@@ -20,6 +20,16 @@ from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.saving import saveable
 from osls.inference.discovery import Discovery, group_shares
 
+__all__ = [
+    "NOT_NEW",
+    "Origin",
+    "Suggestion",
+    "choose_rows",
+    "collect_labels",
+    "combine_named",
+    "spread_labels",
+]
+
 # The label that says "this row is of a known class, whichever the model finds".
 NOT_NEW = "(not new)"
 # Of the suggested rows, the part that lies between groups, or between novel and known.
