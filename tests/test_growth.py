@@ -331,7 +331,8 @@ class TestCommands:
 
         before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
         predictions = pd.read_csv(run / "predictions.csv")
-        novel = predictions[predictions["group"].notna()].groupby("group").head(5)
+        # The file begins with known classes, so the first rows of a group are those wrongly called novel.
+        novel = predictions[predictions["group"].notna()].groupby("group").tail(5)
         labels = pd.DataFrame({"name": novel["name"], "label": TRUTH[novel.index]})
         labels.to_csv(tmp_path / "labels.csv", index=False)
         done = invoke("absorb", run, tmp_path / "labels.csv", "--out", tmp_path / "second")
