@@ -3,8 +3,8 @@
     OSLS_DATA=... python benchmarks/discovery.py --out benchmarks/results/discovery.json
 
 For each data set and draw, one to four classes are hidden. A run that was stopped goes on where it was. The
-constants of ``osls.inference.discovery`` were chosen on ``TUNED``; the results are for ``DATA``. All models
-are trees and a problem has at most 1,400 rows, so that all of it takes an hour of one core.
+weights of ``osls.inference.discovery`` were learnt on ``TUNED``; the results are for ``DATA``. All models are
+trees and a problem has at most 1,400 rows, so that all of it takes an hour of one core.
 
 - ``groups``: found and true number; accuracy (Hungarian) of the called novel rows, ours and that of k-means
   with the true number and of HDBSCAN, on the same features; mean error of the shares of groups.
@@ -58,10 +58,10 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
         return file["X"], file["y"]
 
 
-def draw(name: str, number: int) -> dict[str, Any]:
+def draw(name: str, number: int, rows_of: tuple[np.ndarray, np.ndarray] | None = None) -> dict[str, Any]:
     """Hide one to four classes; other rows of them go to ``extra``, which only the fresh fit sees."""
     rng = np.random.default_rng([number, 20])
-    X, y = table(name)
+    X, y = table(name) if rows_of is None else rows_of
     classes = np.flatnonzero(np.bincount(y) >= LEAST_ROWS)
     classes = rng.permutation(classes)[:CLASSES]
     hidden = classes[: min(1 + number % 4, len(classes) - 2)]
@@ -119,7 +119,7 @@ def study(name: str, number: int) -> dict[str, Any]:
     }
     if both.sum() < 2:
         return record
-    features = model._spaces()[1][-len(truth) :]
+    features = model._space().joint[-len(truth) :]
     rivals = {
         "k-means, true number": KMeans(len(hidden), n_init=10, random_state=0),
         "HDBSCAN": HDBSCAN(min_cluster_size=max(5, called.sum() // 20), copy=True),

@@ -17,8 +17,9 @@ from osls import PULSE, discover, load
 from osls.app.answer import mix_schema
 from osls.app.cli import app
 from osls.app.report.review import render_review
-from osls.growth import NOT_NEW, combine_named
-from osls.inference.discovery import group_rows, group_shares, valley, within_class_scale
+from osls.growth import NOT_NEW
+from osls.inference.discovery import Space, group_rows, group_shares, modularity, valley, within_class_scale
+from osls.inference.labels import combine_named, spread_labels
 from osls.training.embed import column_space, learnt_space
 
 CENTRES = np.array([[0, 0, 0], [8, 0, 0], [0, 8, 0], [8, 8, 0], [0, 8, 8], [8, 0, 8]])
@@ -29,6 +30,12 @@ def rows_of(counts, seed=0):
     rng = np.random.default_rng(seed)
     y = np.repeat(np.arange(len(counts)), counts)
     return rng.normal(size=(len(y), 3)) + CENTRES[y], NAMES[y]
+
+
+def grouped(source, y, target, novelty=None, seed=0):
+    rows = np.concatenate([source, target])
+    novelty = np.ones(len(target)) if novelty is None else novelty
+    return group_rows(Space.of(rows, rows, y), y, novelty, seed=seed)
 
 
 SOURCE, LABELS = rows_of([60, 60, 60])
@@ -59,8 +66,12 @@ class TestDiscover:
         assert len(found) == 2
         assert found is model.discover()
         for group, name in zip(found.groups, ("d", "e"), strict=True):
-            assert (TRUTH[group.rows] == name).mean() > 0.9
-            assert group.share == pytest.approx((name == TRUTH).mean(), abs=0.03)
+            # Known rows that the fit called novel have a group as well, as its least typical ones.
+            mine = TRUTH[group.rows]
+            assert (mine[np.isin(mine, ["d", "e"])] == name).mean() > 0.97
+            assert (mine[: len(mine) * 3 // 4] == name).mean() > 0.97
+            part = (name == TRUTH).sum() / np.isin(TRUTH, ["d", "e"]).sum()
+            assert group.share / model.novel_prevalence_ == pytest.approx(part, abs=0.03)
             assert group.interval[0] < (name == TRUTH).mean() < group.interval[1]
             assert 0.5 < group.purity <= 1
         assert sum(group.share for group in found.groups) == pytest.approx(model.novel_prevalence_)
@@ -73,17 +84,31 @@ class TestDiscover:
         X, y = rows_of([60, 60, 60, 0, 0, 0], seed)
         target, _ = rows_of([0, 0, 0, 80, 0, 0], seed + 9)
         number = np.unique(y, return_inverse=True)[1]
-        assert group_rows(X, number, target, target, np.ones(80), seed=seed).shape == (80, 1)
+        assert grouped(X, number, target, seed=seed).shape == (80, 1)
 
     def test_nothing_new_has_no_groups(self):
-        assert group_rows(SOURCE, np.repeat([0, 1, 2], 60), TARGET, TARGET, np.zeros(220)).shape == (220, 0)
+        assert grouped(SOURCE, np.repeat([0, 1, 2], 60), TARGET, np.zeros(220)).shape == (220, 0)
 
     def test_few_rows_and_a_single_known_class(self):
         one = np.zeros(60, dtype=int)
-        few = group_rows(SOURCE[:60], one, TARGET[:5], TARGET[:5], np.ones(5))
+        few = grouped(SOURCE[:60], one, TARGET[:5])
         assert few.shape == (5, 1)
         two, _ = rows_of([0, 0, 0, 60, 60], seed=3)
-        assert group_rows(SOURCE[:60], one, two, two, np.ones(120)).shape == (120, 2)
+        assert grouped(SOURCE[:60], one, two).shape == (120, 2)
+
+    def test_more_rows_of_one_class_are_still_one_group(self):
+        X, y = rows_of([60, 60, 60, 0, 0, 0])
+        number = np.unique(y, return_inverse=True)[1]
+        for count in (40, 400, 4000):
+            target, _ = rows_of([0, 0, 0, count, 0, 0], seed=count)
+            assert grouped(X, number, target).shape == (count, 1)
+
+    def test_modularity_by_hand(self):
+        # Three of four neighbours are of the own group; by chance it would be 1/2.
+        neighbours = np.array([[1], [0], [3], [1]])
+        edges = np.array([[2, 0], [1, 1]]) / 4
+        chance = ((edges.sum(axis=0) + edges.sum(axis=1)) / 2) ** 2
+        assert modularity(neighbours, np.array([0, 0, 1, 1])) == pytest.approx(0.75 - chance.sum())
 
     def test_the_valley_of_known_densities(self):
         # At the middle of two unit normals four apart lies 2 phi(2) of a peak of about phi(0).
@@ -210,6 +235,11 @@ class TestAbsorb:
         with pytest.raises(ValueError, match="X has 2 rows but y has 1 labels"):
             model.absorb(TARGET[:2], ["x"])
 
+    def test_a_group_with_labels_of_two_classes_is_split(self):
+        rows, group = np.arange(8.0)[:, None], np.array([0, 0, 0, 0, 1, 1, -1, -1])
+        spread = spread_labels(rows, group, np.array([0, 3, 7]), np.array([4, 5, 1]), 6)
+        assert spread.tolist() == [4, 4, 5, 5, 6, 6, -1, 1]
+
     def test_combining_by_hand(self):
         before, named = np.array([[0.4, 0.6]]), np.array([[0.2, 0.6, 0.2]])
         # 0.6 is split 3 : 1 into .45 and .15; then the mean.
@@ -301,7 +331,8 @@ class TestCommands:
 
         before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
         predictions = pd.read_csv(run / "predictions.csv")
-        novel = predictions[predictions["group"].notna()].groupby("group").head(5)
+        # The file begins with known classes, so the first rows of a group are those wrongly called novel.
+        novel = predictions[predictions["group"].notna()].groupby("group").tail(5)
         labels = pd.DataFrame({"name": novel["name"], "label": TRUTH[novel.index]})
         labels.to_csv(tmp_path / "labels.csv", index=False)
         done = invoke("absorb", run, tmp_path / "labels.csv", "--out", tmp_path / "second")

@@ -1,22 +1,18 @@
 """From "something new" to named classes: discover groups, suggest rows to label, absorb the labels.
 
 A class for adapters that keep the rows they were fitted on. Labels that a person gives to chosen rows are not
-a random sample, so nothing is counted with them: they say what a class looks like, and the shares stay those
-of the groups.
+a random sample, so nothing is counted with them (:mod:`osls.inference.labels`).
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from osls._core.arrays import AnyArray, Bools, Floats, Ints
 from osls._core.copies import hash_rows
@@ -24,19 +20,24 @@ from osls._core.progress import no_progress
 from osls._core.saving import saveable
 from osls._core.validation import check_rows, check_target, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
-from osls.inference.discovery import Discovery, describe_groups, group_rows, group_shares, within_class_scale
+from osls.inference.discovery import Discovery, Space, describe_groups, group_rows
+from osls.inference.labels import (
+    NOT_NEW,
+    Origin,
+    Suggestion,
+    choose_rows,
+    collect_labels,
+    combine_named,
+    new_mix,
+    spread_labels,
+    with_classes,
+)
 from osls.training.embed import column_space, learnt_space
 from osls.training.learners import FoldModels, Learner
 from osls.training.predictors import Predictor
 from osls.training.sampling import assign_folds
 
 __all__ = ["NOT_NEW", "Growing", "Suggestion"]
-
-# The label that says "this row is of a known class, whichever the model finds".
-NOT_NEW = "(not new)"
-# Of the suggested rows, the part that lies between groups, or between novel and known.
-_AT_BORDERS = 0.2
-
 
 # Folds of the models that learn absorbed classes, unless the adapter has a number of its own.
 _FOLDS = 5
@@ -49,29 +50,6 @@ class FitRows:
     X: AnyArray
     y: Ints
     X_target: AnyArray
-
-
-@saveable
-@dataclass(frozen=True)
-class Origin:
-    """The answer and the groups before anything was absorbed, and all labels given since."""
-
-    classes: AnyArray
-    target_proba: Floats
-    target_marginal: Floats
-    interval: Floats
-    found: Discovery
-    rows: Ints
-    labels: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """A target row whose label would help, and why."""
-
-    row: int
-    group: int
-    reason: str
 
 
 @saveable
@@ -94,24 +72,6 @@ class Grown:
         return combine_named(self.before.predict_proba(X), self.named.predict_proba(X))
 
 
-def combine_named(before: Floats, named: Floats) -> Floats:
-    """Mean of two answers: the named classes', and the fit's with its P(novel) split as that answer says.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from osls.growth import combine_named
-    >>> combine_named(np.array([[0.2, 0.8]]), np.array([[0.0, 0.75, 0.25]]))
-    array([[0.1  , 0.675, 0.225]])
-    """
-    k = before.shape[1] - 1
-    new = named[:, k:]
-    total = new.sum(axis=1, keepdims=True)
-    # Without any opinion on the new classes the rest stays novel.
-    split = np.where(total > 0, new / np.where(total > 0, total, 1), np.eye(new.shape[1])[-1])
-    return np.asarray((named + np.column_stack([before[:, :k], before[:, k:] * split])) / 2)
-
-
 class Growing(OpenSetAdapter):
     """An adapter that finds groups among its novel rows and can learn them as classes."""
 
@@ -120,7 +80,7 @@ class Growing(OpenSetAdapter):
     unsaved: ClassVar[tuple[str, ...]] = ("_rows", "_view")
 
     _rows: FitRows
-    _view: tuple[Floats, Floats]
+    _view: Space
     _found: Discovery | None
     _origin: Origin | None
     _digest: int
@@ -178,9 +138,7 @@ class Growing(OpenSetAdapter):
         membership: Floats = np.zeros((len(proba), 0))
         if novel.any():
             rows = self._kept_rows()
-            columns, learnt = self._spaces()
-            n = len(rows.y)
-            membership = group_rows(columns[:n], rows.y, columns[n:], learnt[n:], _called(proba, novel))
+            membership = group_rows(self._space(), rows.y, _called(proba, novel))
         interval = getattr(self, "novel_interval_", (self.novel_prevalence_,) * 2)
         classes = self.classes_[:-1].tolist()
         level = getattr(self, "level", 0.95)
@@ -195,15 +153,12 @@ class Growing(OpenSetAdapter):
             )
         return rows
 
-    def _spaces(self) -> tuple[Floats, Floats]:
-        """All rows of the fit: by their columns, and also by what the models learnt, in units of a class."""
+    def _space(self) -> Space:
+        """All rows of the fit, source first, in the space in which groups are found."""
         if "_view" not in vars(self):
             rows = self._kept_rows()
             pool = stack_rows(rows.X, rows.X_target)
-            columns = column_space(pool)
-            learnt = learnt_space(self._classifier(), pool)
-            both = np.column_stack([columns, learnt])
-            self._view = columns, both @ within_class_scale(both[: len(rows.y)], rows.y)
+            self._view = Space.of(column_space(pool), learnt_space(self._classifier(), pool), rows.y)
         return self._view
 
     def _classifier(self) -> Any:
@@ -216,8 +171,8 @@ class Growing(OpenSetAdapter):
     def suggest(self, n: int = 10) -> Ints:
         """Return the positions of up to ``n`` target rows whose labels would help most, the best first.
 
-        Most are the typical rows of parts of each group, the more the larger the group: they name a group
-        and show whether it is one thing. The others lie between groups, or between novel and known.
+        Most are typical rows of parts of what is novel, the more the larger a group: they name a group and
+        show whether it is one thing. The others lie between groups, or between novel and known.
         """
         return np.array([each.row for each in self.suggestions(n)], dtype=np.int64)
 
@@ -229,16 +184,8 @@ class Growing(OpenSetAdapter):
         given = set() if self._origin is None else set(self._origin.rows.tolist())
         if not len(found):
             return []
-        learnt = self._spaces()[1][len(self._kept_rows().y) :]
-        border = _at_borders(found, self.target_proba_, int(_AT_BORDERS * n))
-        chosen: list[Suggestion] = []
-        for each in _interleaved(_typical(found, learnt, n)) + border:
-            if each.row not in given:
-                given.add(each.row)
-                chosen.append(each)
-        keep = max(1, n - sum(each in border for each in chosen))
-        inside = [each for each in chosen if each not in border][:keep]
-        return (inside + [each for each in chosen if each in border])[:n]
+        rows = self._space()[len(self._kept_rows().y) :].joint
+        return choose_rows(found, rows, self.target_proba_, n, given)
 
     # -- Absorb -------------------------------------------------------------------------------------
 
@@ -295,13 +242,13 @@ class Growing(OpenSetAdapter):
         kept, start = self._kept_rows(), self._start()
         labels = collect_labels(start, rows, y, len(kept.X_target))
         new = sorted({name for name in labels.values() if name not in (*start.classes.tolist(), NOT_NEW)})
-        classes = _with_classes(start.classes, new)
+        classes = with_classes(start.classes, new)
         pseudo = self._spread(labels, classes, start)
         given = np.array(sorted(labels), dtype=np.int64)
         models = self._learn(kept, start, classes, pseudo)
         proba = combine_named(start.target_proba, models.scores[len(kept.y) :])
         proba[given] = np.eye(len(classes))[pseudo[given]]
-        share, interval = _new_mix(start, pseudo, len(classes), getattr(self, "level", 0.95))
+        share, interval = new_mix(start, pseudo, len(classes), getattr(self, "level", 0.95))
         origin = replace(start, rows=given, labels=tuple(labels[row] for row in given.tolist()))
         return self._grown(classes, share, interval, proba, models, origin)
 
@@ -315,28 +262,16 @@ class Growing(OpenSetAdapter):
         return Origin(self.classes_, self.target_proba_, self.target_marginal_, interval, found, none, ())
 
     def _spread(self, labels: dict[int, Any], classes: AnyArray, start: Origin) -> Ints:
-        """Return a class for each target row that was called novel or labelled, -1 for the others.
-
-        A group takes the label of its labelled rows; where they differ, each row that of the nearest one.
-        Groups without labels stay novel.
-        """
+        """Return a class for each target row that was called novel or labelled, -1 for the others."""
         names = classes.tolist()
-        m, known = len(start.target_proba), len(start.classes) - 1
-        novel = start.target_proba.argmax(axis=1) == known
-        likely = start.target_proba[:, :known].argmax(axis=1)
-        pseudo = np.where(novel, len(classes) - 1, -1)
+        known = len(start.classes) - 1
         given = np.array(sorted(labels), dtype=np.int64)
-        number = np.array([-2 if labels[r] == NOT_NEW else names.index(labels[r]) for r in given.tolist()])
-        learnt = self._spaces()[1][-m:]
-        membership = start.found.membership
-        group = membership.argmax(axis=1) if membership.shape[1] else np.zeros(m, dtype=np.int64)
-        for j in np.unique(group[given]):
-            rows, seeds = np.flatnonzero(novel & (group == j)), given[group[given] == j]
-            marks = number[group[given] == j]
-            distance = np.square(learnt[rows][:, None] - learnt[seeds][None]).sum(axis=2)
-            pseudo[rows] = marks[distance.argmin(axis=1)] if len(rows) else pseudo[rows]
-        pseudo[given] = number
-        return np.asarray(np.where(pseudo == -2, likely, pseudo))
+        likely = start.target_proba[:, :known].argmax(axis=1)
+        # Rows that are "not new" pass that on, and each is then of the known class that is likely for it.
+        number = [-2 if labels[r] == NOT_NEW else names.index(labels[r]) for r in given.tolist()]
+        rows = self._space()[len(self._kept_rows().y) :].joint
+        spread = spread_labels(rows, start.found.group, given, np.array(number), len(names) - 1)
+        return np.asarray(np.where(spread == -2, likely, spread))
 
     def _learn(self, kept: FitRows, start: Origin, classes: AnyArray, pseudo: Ints) -> FoldModels:
         """Cross-fit one classifier of all classes on source rows and on target rows that have a class."""
@@ -413,104 +348,3 @@ def _digest(X: AnyArray) -> int:
     """A number that other rows, or the same ones in another order, would hardly have."""
     hashes = hash_rows(X)
     return int((hashes * np.arange(1, len(hashes) + 1, dtype=np.uint64)).sum(dtype=np.uint64) >> np.uint64(1))
-
-
-# -- Labels -----------------------------------------------------------------------------------------
-
-
-def collect_labels(start: Origin, rows: Sequence[int], y: Sequence[Any], m: int) -> dict[int, Any]:
-    """Check labels and add them to those given before; a conflict is an error that names the row."""
-    if len(rows) == 0:
-        raise ValueError("y: there is no label to absorb; give at least one.")
-    labels = dict(zip(start.rows.tolist(), start.labels, strict=True))
-    names = [*start.classes.tolist(), NOT_NEW, *labels.values()]
-    now: dict[int, Any] = {}
-    for row, name in zip((int(row) for row in rows), y, strict=True):
-        name = name.item() if hasattr(name, "item") else name
-        if not 0 <= row < m:
-            raise ValueError(f"there is no row {row} in the target, which has {m} rows.")
-        if now.setdefault(row, name) != name:
-            raise ValueError(f"row {row} has two labels, {now[row]!r} and {name!r}; keep one of them.")
-        twin = next((other for other in names if other != name and _spelled(other) == _spelled(name)), None)
-        if twin is not None:
-            raise ValueError(
-                f"the label {name!r} differs from the class {twin!r} by case or blanks only; "
-                "write both alike, or give it another name."
-            )
-        names.append(name)
-    return labels | now
-
-
-def _spelled(name: Any) -> Any:
-    """A name without what a person hardly ever means: case, blanks, Unicode form; numbers by their text."""
-    return " ".join(unicodedata.normalize("NFKC", str(name)).split()).casefold()
-
-
-def _with_classes(classes: AnyArray, new: Sequence[Any]) -> AnyArray:
-    """The known classes, the new ones, and the novel label last."""
-    *known, novel = classes.tolist()
-    together = [*known, *new, novel]
-    if classes.dtype.kind == "O" or len({isinstance(name, str) for name in together}) > 1:
-        return np.array(together, dtype=object)
-    return np.array(together)
-
-
-def _new_mix(start: Origin, pseudo: Ints, count: int, level: float) -> tuple[Floats, Floats]:
-    """Shares and intervals of all classes: the novel part is split, what was known stays.
-
-    Rows that turn out to be of a known class move their share of the novel part there.
-    """
-    known = len(start.classes) - 1
-    novel = start.target_proba.argmax(axis=1) == known
-    weight = np.where(novel, start.target_proba[:, -1], 0.0)
-    owner = np.where(novel, np.maximum(pseudo, 0), 0)
-    alpha = float(start.target_marginal[-1])
-    shares, intervals = group_shares(weight, np.eye(count)[owner], alpha, start.interval[-1], level)
-    base = np.concatenate([start.target_marginal[:-1], np.zeros(count - known)])
-    bounds = np.concatenate([start.interval[:-1], np.zeros((count - known, 2))])
-    below = np.hypot(base - bounds[:, 0], shares - intervals[:, 0])
-    above = np.hypot(bounds[:, 1] - base, intervals[:, 1] - shares)
-    total = base + shares
-    return total, np.clip(np.column_stack([total - below, total + above]), 0.0, 1.0)
-
-
-# -- Rows worth a label -----------------------------------------------------------------------------
-
-
-def _typical(found: Discovery, learnt: Floats, n: int) -> list[list[Suggestion]]:
-    """For each group the rows nearest to the centres of its parts, the largest part first."""
-    by_group = []
-    for j, group in enumerate(found.groups):
-        parts = min(len(group.rows), max(1, -(-n // len(found.groups))))
-        rows = np.sort(group.rows)
-        if parts == 0:
-            continue
-        with threadpool_limits(1):
-            centres = KMeans(parts, n_init=3, random_state=0).fit(learnt[rows])
-        distance = centres.transform(learnt[rows])
-        order = np.argsort(-np.bincount(centres.labels_, minlength=parts), kind="stable")
-        words = f"typical of group {j + 1}", f"typical of a part of group {j + 1}"
-        chosen = dict.fromkeys(int(rows[distance[:, part].argmin()]) for part in order)
-        by_group.append([Suggestion(row, j, words[i > 0]) for i, row in enumerate(chosen)])
-    return by_group
-
-
-def _interleaved(lists: Sequence[Sequence[Suggestion]]) -> list[Suggestion]:
-    """The first of each list, then the second of each, and so on."""
-    longest = max(map(len, lists), default=0)
-    return [each[i] for i in range(longest) for each in lists if i < len(each)]
-
-
-def _at_borders(found: Discovery, proba: Floats, count: int) -> list[Suggestion]:
-    """Rows between two groups, and rows that may be novel or known, by how undecided they are."""
-    if count == 0:
-        return []
-    two = np.sort(found.membership, axis=1)[:, -2:] if len(found) > 1 else np.ones((len(proba), 2))
-    between = (1 - (two[:, -1] - two[:, 0])) * proba[:, -1] if len(found) > 1 else np.zeros(len(proba))
-    edge = 1 - np.abs(2 * proba[:, -1] - 1)
-    group = found.membership.argmax(axis=1)
-    chosen = []
-    for row in np.argsort(-np.maximum(between, edge), kind="stable")[:count]:
-        doubt = "between two groups" if between[row] > edge[row] else "as probably new as known"
-        chosen.append(Suggestion(int(row), int(group[row]), f"undecided: {doubt}"))
-    return chosen

@@ -1,32 +1,29 @@
 r"""Groups inside the novel part of a target: how many, how large, and which rows.
 
-What one class looks like is learnt from the known classes. Rows are measured by the covariance within them
-(so that a distance of one is usual inside a class), and the rows of a few known classes at a time are cut
-into pieces. For each pair of pieces it is known whether they belong to one class, and three figures say how
-it looks: how deep the valley between them is along the axis that separates them best, how far apart their
-means are, and how wide both are together. A logistic regression on these figures is then asked about pieces
-of the novel rows. Pieces are merged as long as it finds them to be one class, so that one group is as
-possible an answer as several.
+Rows are compared in units of a known class: the columns by the covariance within known classes, and beside
+them what the models learnt (:class:`Space`). For each number of groups up to six, Ward's tree is cut there
+and a Gaussian mixture with one covariance goes on from the cut. Three figures say how good a partition is:
 
-The membership of a row is its posterior under a Gaussian mixture with one covariance, started from these
-groups, in the space of the columns and of what the models learnt together.
+- the modularity of the graph of nearest neighbours: neighbours should be of one group;
+- the valley between the two groups that are separated worst, along the axis that separates them best;
+- how much larger the modularity is than when single known classes are cut into as many parts. This is what
+  one class looks like in these data.
+
+Their weights were learnt on other data sets, where the number of groups is known (``_WEIGHTS``). None of the
+figures grows with the number of rows, and one group is as possible an answer as several.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.cluster.hierarchy import fcluster, ward
 from scipy.special import softmax
 from scipy.stats import norm
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.mixture import GaussianMixture
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from osls._core.arrays import Bools, Floats, Ints
@@ -35,28 +32,27 @@ from osls._core.saving import saveable
 if TYPE_CHECKING:
     from osls.pulse import PULSE
 
-__all__ = ["Discovery", "Group", "Part", "discover", "group_rows", "group_shares"]
+__all__ = ["Discovery", "Group", "Space", "discover", "group_rows", "group_shares"]
 
-# Novel rows that are sure enough to define groups, and how many of them.
-_SURE = 0.6
-_MAX_ROWS = 800
-_PIECES = 10
-_LEAST_PIECE = 12
-# Nothing can be said of pieces with fewer rows.
-_SMALLEST = 6
-# A smaller part of the novel rows is not a group: known rows that were called novel gather in such.
-_LEAST_SHARE = 0.08
-_REHEARSALS = 6
-_REHEARSED_ROWS = 400
-_ROWS_OF_A_CLASS = 20
-# Pieces are one class above this probability. Below one half: a group too few is a smaller harm than one that
-# is not there. Chosen on digits, usps, satimage, letter, drybean and pbmc3k (benchmarks/discovery.py).
-_ONE_CLASS = 0.4
-# Without known classes to learn from, a valley of less than this separates two groups.
-_DEEP_VALLEY = 0.35
+# Groups are defined by so many rows at most; the others are assigned to them.
+_MAX_ROWS = 600
+_FEWEST_ROWS = 24
+_MOST_GROUPS = 6
+# Neighbours of a row, as a part of all rows: so that more rows of the same kind change nothing.
+_NEIGHBOURS = 0.06
+# Known classes that are cut for comparison: how many, with at least and at most so many rows.
+_REHEARSED = 8
+_REHEARSED_ROWS = 40, 150
+# What cutting one class into 2 to 6 parts usually gives, for data without such a class.
+_USUAL_MODULARITY = (0.24, 0.31, 0.33, 0.34, 0.35)
+# For modularity, valley, modularity above that of one class, log of the number, more than one.
+# Fitted by benchmarks/discovery_weights.py on digits, drybean, letter, pbmc3k, satimage, usps and generated
+# classes; benchmarks/discovery.py has the results for other data.
+_WEIGHTS = np.array([3.58, -2.93, 4.49, -1.75, -0.45])
 _SHRINKAGE = 0.1
+_MIXTURE_SHRINKAGE = 0.2
 _GRID = 48
-_ROUNDS = 30
+_ROUNDS = 20
 
 
 @saveable
@@ -87,17 +83,6 @@ class Group:
 
 @saveable
 @dataclass(frozen=True)
-class Part:
-    """One of several parts that a known class falls into, with its share of the class before and now."""
-
-    class_name: Any
-    source_share: float
-    target_share: float
-    rows: Ints
-
-
-@saveable
-@dataclass(frozen=True)
 class Discovery:
     """The groups of a target.
 
@@ -109,14 +94,11 @@ class Discovery:
         The group of each target row, counted from 0; -1 for rows that were not called novel.
     membership : array of shape (m, groups)
         Probability of each group, given that the row is novel.
-    parts : tuple of Part
-        Known classes that consist of several parts. They look as before, so they are not new.
     """
 
     groups: tuple[Group, ...]
     group: Ints
     membership: Floats
-    parts: tuple[Part, ...] = ()
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -126,8 +108,7 @@ class Discovery:
         group, membership = np.full(m, -1), np.zeros((m, len(self)))
         group[positions], membership[positions] = self.group, self.membership
         groups = tuple(replace(each, rows=positions[each.rows]) for each in self.groups)
-        parts = tuple(replace(each, rows=positions[each.rows]) for each in self.parts)
-        return Discovery(groups, group, membership, parts)
+        return Discovery(groups, group, membership)
 
 
 def discover(model: PULSE) -> Discovery:
@@ -152,54 +133,42 @@ def discover(model: PULSE) -> Discovery:
     return model.discover()
 
 
-# -- How many groups --------------------------------------------------------------------------------
+# -- The space --------------------------------------------------------------------------------------
 
 
-def group_rows(
-    source: Floats, y: Ints, target: Floats, learnt: Floats, novelty: Floats, *, seed: int = 0
-) -> Floats:
-    """Return the memberships, of shape (m, groups), of target rows in groups of the novel ones.
+@dataclass(frozen=True)
+class Space:
+    """Rows by their columns and by what the models learnt, both in units of a known class."""
 
-    Parameters
-    ----------
-    source, target : arrays of shapes (n, d) and (m, d)
-        Rows by their columns.
-    y : array of shape (n,)
-        Known classes of the source rows.
-    learnt : array of shape (m, e)
-        Target rows in the space in which memberships are computed.
-    novelty : array of shape (m,)
-        Probability that a target row is novel; those above one half are grouped.
-    seed : int
-        Seed of the draws and of the mixture.
+    columns: Floats
+    learnt: Floats
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from osls.inference.discovery import group_rows
-    >>> rng = np.random.default_rng(0)
-    >>> y = np.repeat([0, 1, 2], 80)
-    >>> centres = np.array([[0, 0], [9, 0], [0, 9], [9, 9], [18, 9]])
-    >>> source = centres[y] + rng.normal(size=(240, 2))
-    >>> target = centres[np.repeat([3, 4], [60, 40])] + rng.normal(size=(100, 2))
-    >>> membership = group_rows(source, y, target, target, np.ones(100))
-    >>> np.bincount(membership.argmax(axis=1)).tolist()
-    [60, 40]
-    """
-    rng = np.random.default_rng(seed)
-    called = np.flatnonzero(novelty > 0.5)
-    if len(called) == 0:
-        return np.zeros((len(novelty), 0))
-    # Hundreds of small fits: threads cost more than they bring, the more so on a busy machine.
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        scale = within_class_scale(source, y)
-        source, target = source @ scale, target @ scale
-        sure = called[novelty[called] >= _SURE]
-        rows = sure if len(sure) >= 2 * _LEAST_PIECE else called
-        rows = np.sort(rng.permutation(rows)[:_MAX_ROWS])
-        labels = _merge(target[rows], _OneClass.learn(source, y, len(rows), rng), rng)
-        return _memberships(learnt, rows[labels >= 0], labels[labels >= 0], called)
+    @classmethod
+    def of(cls, columns: Floats, learnt: Floats, y: Ints) -> Space:
+        """Measure rows by the known classes ``y`` of the first of them.
+
+        Columns lose the correlations that they have within classes. What the models learnt is only scaled:
+        its directions are already weighted by what they tell. The variance within classes adds up to one in
+        each of the two, so that both have the same say.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from osls.inference.discovery import Space
+        >>> rows = np.random.default_rng(0).normal(size=(100, 2)) * [9, 1]
+        >>> space = Space.of(rows, rows[:, :1], np.zeros(100, dtype=int))
+        >>> bool(np.allclose(space.columns.var(axis=0).sum(), 1)), space.joint.shape
+        (True, (100, 3))
+        """
+        columns = columns @ within_class_scale(columns[: len(y)], y)
+        return cls(_in_units(columns, y), _in_units(learnt, y))
+
+    @property
+    def joint(self) -> Floats:
+        return np.column_stack([self.columns, self.learnt])
+
+    def __getitem__(self, rows: Any) -> Space:
+        return Space(self.columns[rows], self.learnt[rows])
 
 
 def within_class_scale(rows: Floats, y: Ints) -> Floats:
@@ -214,10 +183,21 @@ def within_class_scale(rows: Floats, y: Ints) -> Floats:
     >>> bool(np.linalg.norm(scaled[1] - scaled[0]) < 3)
     True
     """
-    means = np.stack([rows[y == c].mean(axis=0) for c in np.unique(y)])
-    within = rows - means[np.unique(y, return_inverse=True)[1]]
+    within = _within(rows, y)
     value, vector = np.linalg.eigh(_shrunk(within.T @ within / len(within), _SHRINKAGE))
     return np.asarray(vector / np.sqrt(value))
+
+
+def _within(rows: Floats, y: Ints) -> Floats:
+    """Rows minus the mean of their class."""
+    number = np.unique(y, return_inverse=True)[1]
+    means = np.stack([rows[number == c].mean(axis=0) for c in range(number.max() + 1)])
+    return np.asarray(rows - means[number])
+
+
+def _in_units(rows: Floats, y: Ints) -> Floats:
+    total = float(_within(rows[: len(y)], y).var(axis=0).sum())
+    return rows / np.sqrt(total) if total > 0 else rows
 
 
 def _shrunk(covariance: Floats, share: float) -> Floats:
@@ -226,93 +206,140 @@ def _shrunk(covariance: Floats, share: float) -> Floats:
     return np.asarray((1 - share) * covariance + share * level * np.eye(d))
 
 
-@dataclass(frozen=True)
-class _OneClass:
-    """Says of two pieces how probable it is that they are parts of one class."""
-
-    model: Any = None
-
-    @classmethod
-    def learn(cls, source: Floats, y: Ints, size: int, rng: np.random.Generator) -> _OneClass:
-        """Cut a few known classes at a time into pieces, and learn from pairs of pieces."""
-        usable = np.flatnonzero(np.bincount(y) >= _ROWS_OF_A_CLASS)
-        figures: list[Floats] = []
-        same: list[bool] = []
-        for repeat in range(_REHEARSALS if len(usable) > 1 else 0):
-            chosen = rng.choice(usable, min(len(usable), 2 + repeat % 3), replace=False)
-            rows = rng.permutation(np.flatnonzero(np.isin(y, chosen)))[: min(size, _REHEARSED_ROWS)]
-            pieces = _cut(source[rows], rng)
-            owner = np.array([np.bincount(y[rows][pieces == j]).argmax() for j in range(pieces.max() + 1)])
-            # Pieces as they are, and classes of which about half of the pieces were merged already.
-            period = int(owner.max()) + 1
-            half = owner[pieces] + period * (rng.random(len(owner)) < 0.5)[pieces]
-            for labels, of in ((pieces, owner), (half, None)):
-                large = np.flatnonzero(np.isin(labels, np.flatnonzero(np.bincount(labels) >= _SMALLEST)))
-                for a, b in _pairs(labels[large]):
-                    figures.append(_figures(source[rows][labels == a], source[rows][labels == b]))
-                    same.append(bool(a % period == b % period if of is None else of[a] == of[b]))
-        if len(set(same)) < 2:
-            return cls()
-        model = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced"))
-        return cls(model.fit(np.array(figures), same))
-
-    def probability(self, one: Floats, other: Floats) -> float:
-        if min(len(one), len(other)) < _SMALLEST:
-            return 0.0
-        figures = _figures(one, other)
-        if self.model is None:
-            return 1.0 if figures[0] > _DEEP_VALLEY else 0.0
-        return float(self.model.predict_proba(figures[None])[0, 1])
+# -- How many groups --------------------------------------------------------------------------------
 
 
-def _pairs(labels: Ints) -> list[tuple[int, int]]:
-    names = np.unique(labels).tolist()
-    return [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+def group_rows(space: Space, y: Ints, novelty: Floats, *, seed: int = 0) -> Floats:
+    """Return the memberships, of shape (m, groups), of target rows in groups of the novel ones.
 
+    Parameters
+    ----------
+    space : Space
+        The n source rows, then the m target rows.
+    y : array of shape (n,)
+        Known classes of the source rows.
+    novelty : array of shape (m,)
+        Probability that a target row is novel; those above one half are grouped.
+    seed : int
+        Seed of the draws of rows.
 
-def _cut(rows: Floats, rng: np.random.Generator) -> Ints:
-    """Cut rows into more pieces than there should be groups."""
-    count = min(_PIECES, len(rows) // _LEAST_PIECE)
-    if count < 2:
-        return np.zeros(len(rows), dtype=np.int64)
-    model = GaussianMixture(
-        count, covariance_type="tied", reg_covar=1e-3, random_state=int(rng.integers(2**31))
-    )
-    return np.asarray(np.unique(model.fit_predict(rows), return_inverse=True)[1])
-
-
-def _merge(rows: Floats, one_class: _OneClass, rng: np.random.Generator) -> Ints:
-    """Merge the pieces that are most probably one class, as long as they are; the largest group first.
-
-    Rows have -1 if they remain in a piece that is too small: outliers, and known rows that were called novel.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.inference.discovery import Space, group_rows
+    >>> rng = np.random.default_rng(0)
+    >>> kind = np.repeat([0, 1, 2, 3, 4], [80, 80, 80, 60, 40])
+    >>> centres = np.array([[0, 0], [9, 0], [0, 9], [9, 9], [18, 9]])
+    >>> rows = centres[kind] + rng.normal(size=(340, 2))
+    >>> known = kind[:240]
+    >>> membership = group_rows(Space.of(rows, rows, known), known, np.ones(100))
+    >>> np.bincount(membership.argmax(axis=1)).tolist()
+    [60, 40]
     """
-    labels = _cut(rows, rng)
-    known: dict[tuple[int, int], float] = {}
-    while True:
-        for a, b in _pairs(labels):
-            if (a, b) not in known:
-                known[a, b] = one_class.probability(rows[labels == a], rows[labels == b])
-        if not known or max(known.values()) < _ONE_CLASS:
-            break
-        a, b = max(known, key=lambda pair: known[pair])
-        labels[labels == b] = a
-        known = {pair: value for pair, value in known.items() if a not in pair and b not in pair}
-    sizes = np.bincount(labels)
-    large = np.flatnonzero(sizes >= min(sizes.max(), max(_SMALLEST, _LEAST_SHARE * len(rows))))
-    order = large[np.argsort(-sizes[large], kind="stable")]
-    rank = np.full(len(sizes), -1)
-    rank[order] = np.arange(len(order))
-    return np.asarray(rank[labels])
+    rng = np.random.default_rng(seed)
+    target = space[len(y) :]
+    called = np.flatnonzero(novelty > 0.5)
+    if len(called) == 0:
+        return np.zeros((len(novelty), 0))
+    # Many small fits: threads cost more than they bring, the more so on a busy machine.
+    with threadpool_limits(1):
+        sample = target[np.sort(rng.permutation(called)[:_MAX_ROWS])]
+        candidates = partitions(sample.joint)
+        chosen = _choose(sample, candidates, _one_class_modularity(space, y, rng))
+        if chosen == 1:
+            return np.ones((len(novelty), 1))
+        membership = _posterior(target.joint, *_mixture(sample.joint, candidates[chosen])[1])
+    return np.asarray(membership[:, np.argsort(-membership[called].sum(axis=0), kind="stable")])
 
 
-def _figures(one: Floats, other: Floats) -> Floats:
-    """Depth of the valley between two pieces, log distance of their means, log width of both together."""
-    both = np.concatenate([one, other])
-    width = np.log(both.var(axis=0).sum() + 1e-9)
-    x, z = _separating_scores(one, other)
-    spread = np.sqrt((x.var() + z.var()) / 2) + 1e-9
-    distance = (x.mean() - z.mean()) / spread
-    return np.array([valley(x, z), np.log(max(distance, 0.3)), width])
+def partitions(rows: Floats) -> dict[int, Ints]:
+    """Return the best partition of rows into each number of groups that they can be told to have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.inference.discovery import partitions
+    >>> rows = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0, 0], [9, 9]], 30, axis=0)
+    >>> np.bincount(partitions(rows)[2]).tolist()
+    [30, 30]
+    """
+    found: dict[int, Ints] = {1: np.zeros(len(rows), dtype=np.int64)}
+    if len(rows) < _FEWEST_ROWS:
+        return found
+    tree = ward(rows)
+    for count in range(2, _MOST_GROUPS + 1):
+        cut = np.asarray(fcluster(tree, count, "maxclust"), dtype=np.int64) - 1
+        labels = _mixture(rows, cut)[0].argmax(axis=1)
+        if len(np.unique(labels)) == count:
+            found[count] = labels
+    return found
+
+
+def _choose(rows: Space, candidates: dict[int, Ints], usual: Floats) -> int:
+    """The number of groups whose partition has the highest score; one group has a score of zero."""
+    graph = _neighbours(rows.joint), _neighbours(rows.columns)
+    score = {1: 0.0}
+    for count, labels in candidates.items():
+        if count > 1:
+            score[count] = float(_WEIGHTS @ _criteria(rows, labels, graph, float(usual[count - 2])))
+    return max(score, key=lambda count: score[count])
+
+
+def _criteria(rows: Space, labels: Ints, graph: tuple[Ints, Ints], usual: float) -> Floats:
+    """The figures that ``_WEIGHTS`` weigh."""
+    count = int(labels.max()) + 1
+    worst = max(
+        _valley_between(rows.joint[labels == a], rows.joint[labels == b])
+        for a in range(count)
+        for b in range(a)
+    )
+    above = modularity(graph[1], labels) - usual
+    return np.array([modularity(graph[0], labels), worst, above, np.log(count), 1.0])
+
+
+def _one_class_modularity(space: Space, y: Ints, rng: np.random.Generator) -> Floats:
+    """Mean modularity of single known classes that are cut into 2, 3, ... parts."""
+    least, most = _REHEARSED_ROWS
+    usable = rng.permutation(np.flatnonzero(np.bincount(y) >= least))[:_REHEARSED]
+    values: list[list[float]] = [[] for _ in _USUAL_MODULARITY]
+    for c in usable:
+        rows = space[rng.permutation(np.flatnonzero(y == c))[:most]]
+        graph = _neighbours(rows.columns)
+        for count, labels in partitions(rows.joint).items():
+            if count > 1:
+                values[count - 2].append(modularity(graph, labels))
+    pairs = zip(values, _USUAL_MODULARITY, strict=True)
+    return np.array([np.mean(found) if found else usual for found, usual in pairs])
+
+
+def _neighbours(rows: Floats) -> Ints:
+    """Positions of the nearest rows of each row."""
+    count = min(len(rows) - 1, max(5, round(_NEIGHBOURS * len(rows))))
+    if count < 1:
+        return np.zeros((len(rows), 0), dtype=np.int64)
+    return np.asarray(NearestNeighbors(n_neighbors=count).fit(rows).kneighbors(return_distance=False))
+
+
+def modularity(neighbours: Ints, labels: Ints) -> float:
+    """Part of the neighbours that have the same label, beyond what chance would give.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.inference.discovery import modularity
+    >>> modularity(np.array([[1], [0], [3], [2]]), np.array([0, 0, 1, 1]))
+    0.5
+    """
+    count = int(labels.max()) + 1
+    pairs = (labels[:, None] * count + labels[neighbours]).ravel()
+    edges = np.bincount(pairs, minlength=count**2).reshape(count, count) / len(pairs)
+    ends = (edges.sum(axis=0) + edges.sum(axis=1)) / 2
+    return float(np.trace(edges) - np.square(ends).sum())
+
+
+def _valley_between(one: Floats, other: Floats) -> float:
+    # Two rows of each are needed to find an axis, and two others to look at them along it.
+    return valley(*_separating_scores(one, other)) if min(len(one), len(other)) >= 4 else 1.0
 
 
 def _separating_scores(one: Floats, other: Floats) -> tuple[Floats, Floats]:
@@ -363,25 +390,15 @@ def _density(sample: Floats, grid: Floats) -> Floats:
     return np.asarray(np.exp(-0.5 * ((grid[:, None] - sample) / width) ** 2).mean(axis=1) / width)
 
 
-def _memberships(learnt: Floats, rows: Ints, labels: Ints, called: Ints) -> Floats:
-    """Posteriors of all rows under a mixture with one covariance, learnt from ``labels`` onwards."""
-    count = int(labels.max()) + 1
-    if count == 1:
-        return np.ones((len(learnt), 1))
-    fitted = learnt[called]
-    resp = np.full((len(called), count), np.nan)
-    resp[np.searchsorted(called, rows)] = np.eye(count)[labels]
-    start = ~np.isnan(resp[:, 0])
-    parameters = _gaussians(fitted[start], resp[start])
+def _mixture(rows: Floats, labels: Ints) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
+    """Posteriors and parameters of a Gaussian mixture with one covariance, started from ``labels``."""
+    resp: Floats = np.eye(int(labels.max()) + 1)[labels]
     for _ in range(_ROUNDS):
-        new = _posterior(fitted, *parameters)
-        if not np.isnan(resp).any() and np.abs(new - resp).max() < 1e-3:
+        parameters = _gaussians(rows, resp)
+        before, resp = resp, _posterior(rows, *parameters)
+        if np.abs(resp - before).max() < 1e-3:
             break
-        resp = new
-        parameters = _gaussians(fitted, resp)
-    membership = _posterior(learnt, *parameters)
-    sizes = membership[called].sum(axis=0)
-    return np.asarray(membership[:, np.argsort(-sizes, kind="stable")])
+    return resp, parameters
 
 
 def _gaussians(rows: Floats, resp: Floats) -> tuple[Floats, Floats, Floats]:
@@ -389,7 +406,8 @@ def _gaussians(rows: Floats, resp: Floats) -> tuple[Floats, Floats, Floats]:
     size = resp.sum(axis=0) + 1e-9
     means = resp.T @ rows / size[:, None]
     second = rows.T @ rows / len(rows) - (means * (size / len(rows))[:, None]).T @ means
-    return size / size.sum(), means, np.linalg.inv(_shrunk(second, _SHRINKAGE))
+    shrinkage = max(_MIXTURE_SHRINKAGE, min(1.0, rows.shape[1] / len(rows)))
+    return size / size.sum(), means, np.linalg.inv(_shrunk(second, shrinkage))
 
 
 def _posterior(rows: Floats, share: Floats, means: Floats, precision: Floats) -> Floats:
@@ -448,7 +466,8 @@ def describe_groups(
 
     ``proba`` has the known classes and then the novel one; ``novel`` marks the rows called novel.
     """
-    shares, intervals = group_shares(proba[:, -1], membership, share, interval, level)
+    # Rows not called novel would be counted for whichever group is next to the known classes.
+    shares, intervals = group_shares(proba[:, -1] * novel, membership, share, interval, level)
     group = np.where(novel, membership.argmax(axis=1), -1) if membership.shape[1] else np.full(len(proba), -1)
     groups = []
     for j in range(membership.shape[1]):

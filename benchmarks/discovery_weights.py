@@ -1,0 +1,148 @@
+"""Learn the weights of ``osls.inference.discovery`` on data sets where the number of groups is known.
+
+    OSLS_DATA=... python benchmarks/discovery_weights.py
+
+Takes ten minutes. For each draw of ``benchmarks/discovery.py`` on ``TUNED`` and on generated classes, the
+rows called novel are grouped, and so are those of some of the hidden classes only. The score of a number of
+groups is linear in its figures; the weights maximise the likelihood of the true number (a conditional logit).
+Prints them, the usual modularity of one class, and how often the number is right with the weights that the
+other data sets give.
+"""
+
+from __future__ import annotations
+
+import warnings
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+from discovery import TUNED, clustering_accuracy, draw
+from osls import PULSE
+from osls.inference import discovery as d
+
+DRAWS = 8
+SUBSETS = 6
+PENALTY = 3.0
+GENERATED = "generated"
+
+
+def generated(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ten classes of correlated columns, normal or with heavy tails."""
+    rng = np.random.default_rng([seed, 77])
+    width = int(rng.integers(5, 30))
+    mix = rng.normal(size=(width, width)) * rng.gamma(1, size=width)
+    centres = rng.normal(size=(10, width)) * rng.uniform(0.9, 2.0)
+    parts = []
+    for centre in centres:
+        rows = rng.normal(size=(int(rng.integers(100, 500)), width)) * rng.uniform(0.6, 1.4, size=width)
+        if seed % 2:
+            rows /= np.sqrt(rng.gamma(3, 1 / 3, size=(len(rows), 1)))
+        parts.append((rows + centre) @ mix)
+    return np.concatenate(parts), np.repeat(np.arange(10), [len(rows) for rows in parts])
+
+
+def problems(name: str, number: int) -> list[dict[str, Any]]:
+    """Figures and accuracies of one to six groups, for all hidden classes and for some of them."""
+    table = generated(number) if name == GENERATED else None
+    p = draw(name, number, table)
+    trees = {"source_classifier": "trees", "discriminator": "trees", "n_bootstrap": 5}
+    model = PULSE(**trees, random_state=number).fit(p["X"], p["y"], X_target=p["X_target"])
+    y = model._kept_rows().y
+    return tasks(name, number, model._space(), y, model.target_proba_, p["y_target"], p["hidden"])
+
+
+def tasks(
+    name: str, number: int, space: d.Space, y: np.ndarray, proba: np.ndarray, truth: np.ndarray, hidden: Any
+) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    usual = d._one_class_modularity(space, y, rng)
+    called = np.flatnonzero(proba.argmax(axis=1) == proba.shape[1] - 1)
+    subsets = [s for size in range(1, len(hidden) + 1) for s in combinations(hidden, size)]
+    chosen = sorted({len(subsets) - 1, *rng.permutation(len(subsets))[:SUBSETS].tolist()})
+    done = []
+    for subset in (subsets[i] for i in chosen):
+        rows = called[~np.isin(truth[called], np.setdiff1d(hidden, subset))]
+        rows = np.sort(rng.permutation(rows)[: d._MAX_ROWS])
+        novel = np.isin(truth[rows], subset)
+        if novel.sum() < d._FEWEST_ROWS:
+            continue
+        sample = space[len(y) + rows]
+        graph = d._neighbours(sample.joint), d._neighbours(sample.columns)
+        figures = np.full((d._MOST_GROUPS, len(d._WEIGHTS)), np.nan)
+        figures[0] = 0
+        accuracy = np.zeros(d._MOST_GROUPS)
+        for count, labels in d.partitions(sample.joint).items():
+            accuracy[count - 1] = clustering_accuracy(labels[novel], truth[rows][novel])
+            if count > 1:
+                figures[count - 1] = d._criteria(sample, labels, graph, usual[count - 2])
+        done.append(
+            {
+                "data": name,
+                "draw": number,
+                "true": len(subset),
+                "whole": len(subset) == len(hidden),
+                "figures": figures,
+                "accuracy": accuracy,
+                "usual": usual,
+            }
+        )
+    return done
+
+
+def fit(figures: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Weights with the highest penalised likelihood; every true number counts alike, one group twice.
+
+    A group that is not there does more harm than two that were not told apart.
+    """
+    weight = (1 + (true == 1)) / np.bincount(true)[true]
+    weight *= len(true) / weight.sum()
+    possible = ~np.isnan(figures[:, :, 0])
+    scale = np.append(np.nanstd(figures[:, 1:], axis=(0, 1))[:-1], 1.0)
+    scaled = np.nan_to_num(figures) / scale
+    centre = np.append(np.nanmean(figures[:, 1:], axis=(0, 1))[:-1], 0.0) / scale
+    scaled[:, 1:, :-1] -= centre[:-1]
+    own = scaled[np.arange(len(true)), true - 1]
+
+    def loss(beta: np.ndarray) -> tuple[float, np.ndarray]:
+        score = np.where(possible, scaled @ beta, -30.0)
+        log_p = score - logsumexp(score, axis=1, keepdims=True)
+        free = np.append(beta[:-1], 0.0)
+        value = -(weight * log_p[np.arange(len(true)), true - 1]).sum() + PENALTY * (free @ free) / 2
+        mean = (np.exp(log_p)[:, :, None] * scaled).sum(axis=1)
+        return value, (weight[:, None] * (mean - own)).sum(axis=0) + PENALTY * free
+
+    beta = minimize(loss, np.zeros(figures.shape[2]), jac=True, method="L-BFGS-B").x
+    weights = beta / scale
+    weights[-1] -= centre[:-1] @ beta[:-1]
+    return weights
+
+
+def report(found: list[dict[str, Any]]) -> None:
+    """Print the weights, and the results with each data set left out."""
+    figures, true = np.stack([t["figures"] for t in found]), np.array([t["true"] for t in found])
+    data, whole = np.array([t["data"] for t in found]), np.array([t["whole"] for t in found])
+    accuracy = np.stack([t["accuracy"] for t in found])
+    print("weights", fit(figures, true).round(3).tolist())
+    print("usual", np.mean([t["usual"] for t in found], axis=0).round(3).tolist())
+    count = np.zeros(len(true), dtype=int)
+    for name in np.unique(data):
+        out = data == name
+        score = figures[out] @ fit(figures[~out], true[~out])
+        count[out] = 1 + np.nanargmax(score, axis=1)
+    got = accuracy[np.arange(len(true)), count - 1]
+    for name in [*np.unique(data), "all"]:
+        rows = whole & ((data == name) | (name == "all"))
+        error = np.abs(count - true)[rows]
+        one = rows & (true == 1)
+        print(
+            f"{name:10s} right {np.mean(error == 0):.2f}, off by one {np.mean(error <= 1):.2f}, "
+            f"one is one {np.mean(count[one] == 1):.2f}, accuracy {got[rows].mean():.3f}"
+        )
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    report([t for n in range(DRAWS) for name in (*TUNED, GENERATED) for t in problems(name, n)])
