@@ -195,22 +195,20 @@ class _Rows:
         self.counts[self.n :, -1] = 0
         self.counts[self.n + chosen, -1] = 1
 
-    def value(self, rows: Ints, *, shallow: bool) -> Floats:
-        """Probabilities of the k + 1 classes in a leaf."""
+    def judge(self, rows: Ints, *, shallow: bool) -> tuple[Floats, bool]:
+        """Probabilities of the k + 1 classes in a leaf, and whether the authors' rules end its growth."""
         counts = self.counts[rows].sum(axis=0)
-        labelled, target = counts[:-1].sum(), np.sum(rows >= self.n)
-        novel = max(0.0, target - self.known_per_row * labelled) if shallow else counts[-1]
+        labelled, target = float(counts[:-1].sum()), int(np.count_nonzero(rows >= self.n))
+        novel = max(0.0, target - self.known_per_row * labelled) if shallow else float(counts[-1])
         rho = novel / target if target else 0.0
-        return np.append((1 - rho) * counts[:-1] / max(labelled, 1), rho)
-
-    def is_final(self, rows: Ints, *, shallow: bool) -> bool:
-        """Whether the authors' rules end the growth here."""
-        counts = self.counts[rows].sum(axis=0)
-        labelled = counts[:-1].sum()
         if shallow:
-            return bool(labelled < 2 * self.smallest[0] or counts[-1] < 2 * self.smallest[1])
-        one_class = np.count_nonzero(counts[:-1]) == 1 and counts[-1] == 0
-        return bool(labelled == 0 or one_class or len(rows) <= _FEWEST_ROWS)
+            final = labelled < 2 * self.smallest[0] or target < 2 * self.smallest[1]
+        else:
+            one_class = np.count_nonzero(counts[:-1]) == 1 and counts[-1] == 0
+            final = labelled == 0 or one_class or len(rows) <= _FEWEST_ROWS
+        counts[:-1] *= (1 - rho) / max(labelled, 1.0)
+        counts[-1] = rho
+        return counts, bool(final)
 
     def best_cut(self, rows: Ints, features: Ints, *, shallow: bool) -> tuple[int, float] | None:
         """Return the feature and the largest value on the left of the best cut, or None if there is none."""
@@ -260,8 +258,8 @@ class Tree:
         waiting = [(node, np.flatnonzero(leaf == node)) for node in np.unique(leaf).tolist()]
         while waiting:
             node, inside = waiting.pop()
-            values[node] = rows.value(inside, shallow=shallow)
-            if rows.is_final(inside, shallow=shallow):
+            values[node], final = rows.judge(inside, shallow=shallow)
+            if final:
                 continue
             some = rng.permutation(width)[: max(1, int(np.sqrt(width)))]
             found = rows.best_cut(inside, some, shallow=shallow)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,13 +15,13 @@ from sklearn.metrics.pairwise import euclidean_distances
 from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.parameters import Between, Constraint, OneOf, inherit_parameters
 from osls._core.saving import saveable
-from osls._core.validation import check_folds
+from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, Task
 from osls.baselines.encoded import as_table
 from osls.baselines.rejection import predicted_mix, reject
 from osls.baselines.source_only import SourceOnly
 from osls.training.choose import choose_network
-from osls.training.predictors import Encoder, Networks, Predictor
+from osls.training.predictors import Constant, Encoder, Networks, Predictor
 from osls.training.sampling import assign_folds
 from osls.training.trainer import as_tensor
 
@@ -82,13 +82,21 @@ class NearestRows:
 @saveable
 @dataclass(frozen=True)
 class Isolation:
-    """Score of an isolation forest: how many random cuts it takes to isolate a row (Liu 2008)."""
+    """Score of an isolation forest: how many random cuts it takes to isolate a row (Liu 2008).
 
-    forest: Any
+    A saved one keeps the rows and the seed and grows its small trees again.
+    """
+
+    rows: Floats
+    seed: int
+    forest: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "forest", IsolationForest(random_state=self.seed).fit(self.rows))
 
     @classmethod
     def of(cls, X: Floats, y: Ints, seed: int) -> Isolation:
-        return cls(IsolationForest(random_state=seed).fit(X))
+        return cls(X, seed)
 
     def __call__(self, X: AnyArray) -> Floats:
         return np.asarray(self.forest.score_samples(X))
@@ -261,7 +269,9 @@ class Detector(SourceOnly):
         if self.kind == "max-softmax":
             return models.predictor, LargestProbability(models.predictor), models.scores.max(axis=1)
         fold = self._folds(task)
-        encoder, seed = Encoder(task.X), int(task.rng.integers(2**31))
+        # Of both sides, as everywhere: components of the source alone would fit it better than the target.
+        encoder = Encoder(stack_rows(task.X, task.X_target))
+        seed = int(task.rng.integers(2**31))
         rows, fit = as_table(encoder, task.X), _OF_FEATURES[self.kind]
         held_out = np.empty(len(rows))
         for f in range(int(fold.max()) + 1):
@@ -281,10 +291,13 @@ class Detector(SourceOnly):
         )
         fold = self._folds(task)
         seed = int(task.rng.integers(2**31))
-        networks = learner.cross_fit(task.y, np.ones(len(task.y)), fold, task.k, seed).predictor
+        # A single output would be read as the logit of two classes.
+        outputs = max(task.k, 2)
+        networks = learner.cross_fit(task.y, np.ones(len(task.y)), fold, outputs, seed).predictor
         assert isinstance(networks, Networks)
         held_out = networks.held_out_logits(learner.rows, fold).astype(np.float64)
-        return networks, NegativeEnergy(networks), np.asarray(logsumexp(held_out, axis=1))
+        classifier = networks if task.k > 1 else Constant((1.0,))
+        return classifier, NegativeEnergy(networks), np.asarray(logsumexp(held_out, axis=1))
 
     def _folds(self, task: Task) -> Ints:
         n_folds = check_folds(task.y, task.classes, self.n_folds, len(task.y))

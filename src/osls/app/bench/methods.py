@@ -95,6 +95,7 @@ METHODS: dict[str, Method] = {
         f"{name}-oracle": Method(baselines.Detector, {"kind": kind}, told="share")
         for name, kind in {"max-softmax": "max-softmax", **_DETECTORS}.items()
     },
+    "lacforest-oracle": Method(baselines.LACForest, told="novel_share"),
     "oracle": Method(None),
 }
 
