@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from sklearn.base import clone
 
 from conftest import ADAPTERS, FOREST, blobs
 from osls.app.bench.draws import draw_problem
+from osls.app.bench.evaluation import summarise
 from osls.app.bench.methods import METHODS, run_method
 from osls.app.bench.study import parse_study, runs_of
 from osls.baselines import EULAC, CoLOR, Detector, LACForest
@@ -241,6 +243,18 @@ class TestBench:
     def test_a_method_that_is_told_the_share_gets_the_true_one(self, problem):
         answers = run_method("knn-distance-oracle", problem, seed=0, parameters={"source_classifier": FOREST})
         assert answers.target_marginal[-1] == pytest.approx(problem.target_marginal[-1], abs=0.005)
+
+    def test_who_is_told_does_not_compete(self):
+        def row(name, value):
+            config = json.dumps({"method": {"name": name}})
+            names = {"data": "d", "setting": "", "method": name, "draw": 0, "paper": None, "error": None}
+            return {**names, "config": config, "commit": None, "acc_all": value}
+
+        told, *others = summarise(
+            [row("knn-distance-oracle", 0.9), row("knn-distance", 0.8), row("k-pu", 0.7)]
+        )[0].lines
+        assert not told.stats["acc_all"].best
+        assert [line.stats["acc_all"].best for line in others] == [True, False]
 
     def test_a_study_can_change_looks_and_have_few_rows(self):
         settings = [{"label": "moved", "looks": 0.2}, {"label": "few", "source_rows": [5, 20]}]
