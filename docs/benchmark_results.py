@@ -73,9 +73,10 @@ _KNOWN = {
     ),
     "lacforest_original": (
         "LACForest beside its authors' code",
-        "their `lacforest.py` (github.com/nju-xuf/LACForest, without numba) and ours on the same rows in their "
-        "setting: half of the classes novel, the mix unchanged, the novel share given, 20 trees. segment is the "
-        "split in their repository, scaled to [0, 1] because their search for a cut ends at negative values. "
+        "their `lacforest.py` (github.com/nju-xuf/LACForest, without numba) and ours on the same rows in "
+        "their setting: half of the classes novel, the mix unchanged, the novel share given, 20 trees. "
+        "segment is the split in their repository, scaled to [0, 1] because their search for a cut "
+        "ends at negative values. "
         "Accuracy on test rows and on the unlabelled rows.",
     ),
     "toolbox": ("Which parts should PULSE use?", "`python benchmarks/toolbox.py --draws 5 --rows 2000`."),
