@@ -71,6 +71,14 @@ _KNOWN = {
         "`python benchmarks/ddp.py`: the largest differences in estimate and accuracy, and what another seed "
         "alone does.",
     ),
+    "lacforest_original": (
+        "LACForest beside its authors' code",
+        "their `lacforest.py` (github.com/nju-xuf/LACForest, without numba) and ours on the same rows in "
+        "their setting: half of the classes novel, the mix unchanged, the novel share given, 20 trees. "
+        "segment is the split in their repository, scaled to [0, 1] because their search for a cut "
+        "ends at negative values. "
+        "Accuracy on test rows and on the unlabelled rows.",
+    ),
     "toolbox": ("Which parts should PULSE use?", "`python benchmarks/toolbox.py --draws 5 --rows 2000`."),
 }
 _FIRST = (
@@ -78,6 +86,10 @@ _FIRST = (
     "tables",
     "newsgroups",
     "cifar10",
+    "rivals-shift",
+    "rivals-looks",
+    "rivals-small",
+    "lacforest_original",
     "toolbox",
     "coverage_scores",
     "coverage_pulse",

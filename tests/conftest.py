@@ -16,7 +16,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from osls import PULSE, baselines, mixture
 from osls._core.names import exported_classes
 from osls.base import OpenSetAdapter
-from osls.baselines import KPU
+from osls.baselines import EULAC, KPU, CoLOR, Detector
 from osls.datasets import OSLSProblem, simulate_osls
 from osls.mixture import DEDPUL, ElkanNoto, MixtureEstimator, Regroup, Subsample
 from osls.testing import blobs, small_problem
@@ -60,7 +60,13 @@ def examples(count: int, *, cases: int = 1) -> settings:
 FOREST = ExtraTreesClassifier(20)
 
 # What makes an adapter cheap enough for a test, for those that have the parameter.
-CHEAP = {"source_classifier": FOREST, "discriminator": FOREST, "max_steps": 100, "random_state": 0}
+CHEAP = {
+    "source_classifier": FOREST,
+    "discriminator": FOREST,
+    "n_trees": 20,
+    "max_steps": 100,
+    "random_state": 0,
+}
 NETWORKS = {**CHEAP, "n_folds": 2}
 
 
@@ -80,6 +86,14 @@ ADAPTERS = {
     "pulse-paper": PULSE(recipe="paper", max_steps=60, random_state=0),
     "pulse-fine-tune": PULSE(recipe="fine-tune", max_steps=60, random_state=0),
     **{name: cheap(each) for name, each in exported_classes(baselines, OpenSetAdapter).items()},
+    # With fewer steps the multipliers have hardly moved.
+    "color": CoLOR(max_steps=300, n_folds=2, random_state=0),
+    "eulac-mlp": EULAC(model="mlp", source_classifier=FOREST, max_steps=100, n_folds=2, random_state=0),
+    "energy": Detector(kind="energy", max_steps=60, n_folds=2, random_state=0),
+    **{
+        kind: Detector(kind=kind, source_classifier=FOREST, n_folds=2, random_state=0)
+        for kind in ("mahalanobis", "isolation-forest", "knn")
+    },
     "k-pu-one-split": KPU(max_steps=100, n_folds=1, random_state=0),
 }
 

@@ -6,7 +6,16 @@ features of encoders are stored in the folder that ``OSLS_CACHE`` names, by defa
 """
 
 from osls.datasets.loading import Labelled
+from osls.datasets.looks import change_looks
 from osls.datasets.registry import DATASETS, Dataset, load_dataset
 from osls.datasets.simulate import OSLSProblem, simulate_osls
 
-__all__ = ["DATASETS", "Dataset", "Labelled", "OSLSProblem", "load_dataset", "simulate_osls"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Labelled",
+    "OSLSProblem",
+    "change_looks",
+    "load_dataset",
+    "simulate_osls",
+]

@@ -43,6 +43,7 @@ def simulate_osls(
     novel: int | Sequence[Any] = 1,
     source_fraction: tuple[float, float] = (0.2, 1.0),
     *,
+    source_rows: tuple[int, int] | None = None,
     source_marginal: Sequence[float] | None = None,
     target_marginal: Sequence[float] | None = None,
     test_size: float = 0.2,
@@ -65,6 +66,9 @@ def simulate_osls(
         all but one for PU learning.
     source_fraction : (low, high), default=(0.2, 1.0)
         The part of each class that goes to the source is drawn uniformly from this range.
+    source_rows : (low, high), optional
+        In place of ``source_fraction``: how many rows each class gives to the source, drawn uniformly from
+        low to high.
     source_marginal : sequence of k shares, optional
         Wanted class mix of the source, in the order of the known classes.
     target_marginal : sequence of k + 1 shares, optional
@@ -100,7 +104,10 @@ def simulate_osls(
     # Row numbers of each known class and, last, of the novel one, in random order.
     groups = [rng.permutation(np.flatnonzero(y == c)) for c in classes]
     groups.append(rng.permutation(np.flatnonzero(is_novel)))
-    counts = _source_counts(groups, source_fraction, source_marginal, target_marginal, rng)
+    if source_rows is not None:
+        counts = _few_rows(groups, source_rows, source_marginal, rng)
+    else:
+        counts = _source_counts(groups, source_fraction, source_marginal, target_marginal, rng)
     source = np.concatenate([g[:c] for g, c in zip(groups, counts, strict=True)])
     rest = [g[c:] for g, c in zip(groups, counts, strict=True)]
     if target_marginal is not None:
@@ -173,6 +180,22 @@ def _source_counts(
         wanted = shares * total * (0.5 if target_marginal is None else 1.0)
     # Every known class must be in the source.
     return [*(int(max(1, round(w))) for w in wanted), 0]
+
+
+def _few_rows(
+    groups: list[Ints],
+    rows: tuple[int, int],
+    source_marginal: Sequence[float] | None,
+    rng: np.random.RandomState,
+) -> list[int]:
+    """How many rows of each class go to the source, given the range; none of the novel one."""
+    low, high = rows
+    if not 1 <= low <= high:
+        raise ValueError(f"source_rows must satisfy 1 <= low <= high; got {rows}.")
+    if source_marginal is not None:
+        raise ValueError("source_rows and source_marginal both set the rows of a class; pass one of them.")
+    wanted = rng.randint(low, high + 1, size=len(groups) - 1).tolist()
+    return [*(min(count, len(group)) for count, group in zip(wanted, groups, strict=False)), 0]
 
 
 def _match(groups: list[Ints], shares: Floats) -> list[Ints]:

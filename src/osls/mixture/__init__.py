@@ -12,6 +12,7 @@ from osls.mixture.bbe import BBE, BestBins, BinCurve, bbe_by_class
 from osls.mixture.by_class import ClassShares, shares_by_class
 from osls.mixture.dedpul import DEDPUL
 from osls.mixture.elkan_noto import ElkanNoto
+from osls.mixture.kernel_prior import KernelPrior
 from osls.mixture.regroup import Regroup
 from osls.mixture.subsample import Subsample
 
@@ -22,6 +23,7 @@ __all__ = [
     "BinCurve",
     "ClassShares",
     "ElkanNoto",
+    "KernelPrior",
     "MixtureEstimator",
     "Regroup",
     "Subsample",

@@ -17,11 +17,11 @@ from osls._core.arrays import AnyArray, Floats
 from osls._core.names import unknown
 from osls._core.validation import stack_rows
 from osls.app.bench.network_plans import NetworkPlan, NetworkSpec, pretrained
-from osls.datasets import OSLSProblem, load_dataset, simulate_osls
+from osls.datasets import OSLSProblem, change_looks, load_dataset, simulate_osls
 from osls.datasets.loading import find_file
 from osls.datasets.newsgroups import newsgroup_texts
 
-_SIMULATED = ("source_fraction", "source_marginal", "target_marginal", "test_size")
+_SIMULATED = ("source_fraction", "source_rows", "source_marginal", "target_marginal", "test_size")
 
 # Data sets that are texts, and what is stripped from them.
 TEXTS: dict[str, tuple[str, ...]] = {
@@ -92,6 +92,8 @@ def draw_problem(
     novel = dataset.draw_novel(rng) if novel is None else _class_numbers(novel, rows.class_names)
     options = {key: data[key] for key in _SIMULATED if key in data}
     problem = simulate_osls(X, y, novel=novel, random_state=rng, **options)
+    if "looks" in data:
+        problem = change_looks(problem, data["looks"], random_state=rng)
     return _first_rows(problem, data["target_size"]) if "target_size" in data else problem
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from osls._core.arrays import Floats
+from osls.app.bench.methods import METHODS
 from osls.app.bench.provenance import is_stale
 from osls.app.bench.store import Row
 
@@ -143,6 +144,12 @@ def is_oracle(row: Row) -> bool:
     return bool(json.loads(row["config"])["method"]["name"] == "oracle")
 
 
+def is_favoured(row: Row) -> bool:
+    """Whether a row's method saw the target's labels or was told the novel share: it does not compete."""
+    method = METHODS.get(json.loads(row["config"])["method"]["name"])
+    return is_oracle(row) or (method is not None and method.told is not None)
+
+
 def summarise(rows: list[Row]) -> list[Group]:
     """Group rows by data set and setting and compute what a table shows, in the order of the rows."""
     groups: dict[tuple[str, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
@@ -168,7 +175,7 @@ def _lines(methods: dict[str, list[Row]]) -> list[Line]:
             if values or column in paper:
                 stats[column] = Stat(metric, values, paper.get(column))
         failed, stale = len(rows) - len(succeeded), any(map(is_stale, rows))
-        lines.append(Line(method, is_oracle(rows[0]), len(succeeded), failed, stats, stale))
+        lines.append(Line(method, is_favoured(rows[0]), len(succeeded), failed, stats, stale))
     return _mark_best(lines)
 
 
@@ -195,7 +202,7 @@ def _paper_figures_of(row: Row) -> dict[str, float]:
 
 
 def _mark_best(lines: list[Line]) -> list[Line]:
-    """Mark the best mean of each metric, and what equals it when printed; the oracle does not compete."""
+    """Mark the best mean of each metric, and what equals it when printed, of those that compete."""
     for column, metric in METRICS.items():
         rivals = [line.stats[column] for line in lines if not line.oracle and column in line.stats]
         rivals = [stat for stat in rivals if stat.values]
@@ -365,7 +372,7 @@ def win_rates(rows: Sequence[Row], column: str, methods: Sequence[str]) -> WinRa
     metric = METRICS[column]
     draws: dict[tuple[str, str, int], dict[str, float]] = {}
     for row in rows:
-        if row.get("error") is None and not is_oracle(row) and row.get(column) is not None:
+        if row.get("error") is None and not is_favoured(row) and row.get(column) is not None:
             value = float(row[column]) * (1 if metric.higher_is_better else -1)
             draws.setdefault((row["data"], row["setting"] or "", row["draw"]), {})[row["method"]] = value
     complete = [draw for draw in draws.values() if all(method in draw for method in methods)]

@@ -43,10 +43,14 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Method:
-    """An adapter and the parameters that make it this method; the oracle has no adapter."""
+    """An adapter and the parameters that make it this method; the oracle has no adapter.
+
+    ``told`` names a parameter that is set to the true novel share, which favours the method.
+    """
 
     adapter: type[OpenSetAdapter] | None
     preset: Mapping[str, Any] = field(default_factory=dict)
+    told: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,10 @@ class Answers:
     class_shares: Floats | None = None
 
 
+# Kinds of novelty detectors beside the default one, by their names here.
+_DETECTORS = {"energy": "energy", "mahalanobis": "mahalanobis", "isolation-forest": "isolation-forest"}
+_DETECTORS |= {"knn-distance": "knn"}
+
 METHODS: dict[str, Method] = {
     "pulse": Method(PULSE),
     "pulse-bbe": Method(PULSE, {"shift": "bbe"}),
@@ -81,6 +89,13 @@ METHODS: dict[str, Method] = {
     **{name: Method(each) for name, each in exported_classes(baselines, OpenSetAdapter).items()},
     "k-pu-alternative": Method(baselines.KPU, {"mixture": "dedpul", "objective": "nnpu"}),
     "sta-original": Method(baselines.SeparateToAdapt, {"original": True}),
+    **{name: Method(baselines.Detector, {"kind": kind}) for name, kind in _DETECTORS.items()},
+    # At the true novel share: their names say that they were told.
+    **{
+        f"{name}-oracle": Method(baselines.Detector, {"kind": kind}, told="share")
+        for name, kind in {"max-softmax": "max-softmax", **_DETECTORS}.items()
+    },
+    "lacforest-oracle": Method(baselines.LACForest, told="novel_share"),
     "oracle": Method(None),
 }
 
@@ -217,7 +232,8 @@ def run_method(
     name : str
         A key of ``METHODS``.
     problem : OSLSProblem
-        Only the oracle sees more of it than ``training_data()`` and ``X_test``.
+        Only the oracle, and methods that are told the novel share, see more of it than ``training_data()``
+        and ``X_test``.
     seed : int
         Seed of the fit.
     parameters : mapping
@@ -230,6 +246,8 @@ def run_method(
     method = find_method(name)
     if method.adapter is None:
         return _oracle(problem, seed, network, parameters.get("max_steps"))
+    if method.told is not None:
+        parameters = {**parameters, method.told: float(problem.target_marginal[-1])}
     model = _build(method, seed, parameters, network, follow).fit(**problem.training_data())
     diagnostics = getattr(model, "diagnostics_", None)
     return Answers(

@@ -40,10 +40,12 @@ class Setting(Strict):
     rows: PositiveInt | Literal["all"] | None = None
     novel: Annotated[int, Field(ge=0)] | list[int | str] | None = None
     source_fraction: tuple[Share, Share] | None = None
+    source_rows: tuple[PositiveInt, PositiveInt] | None = None
     source_marginal: list[Share] | None = None
     target_marginal: list[Share] | None = None
     target_size: PositiveInt | None = None
     test_size: Annotated[float, Field(ge=0, lt=1)] | None = None
+    looks: Annotated[float, Field(gt=0)] | None = None
 
     def split(self) -> dict[str, Any]:
         """What is set of the above that shapes the problem."""
