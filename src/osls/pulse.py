@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ from osls.inference.prediction_sets import PredictionSets
 from osls.mixture import BBE, MixtureEstimator, shares_by_class
 from osls.pu import cvir
 from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
+from osls.shift.alignment import align_looks
 from osls.shift.calibration import fit_temperature, scale
 from osls.shift.scores import HeldOutScores
 from osls.shift.separability import LEAST_SHARE, accepted_marginal
@@ -113,6 +115,11 @@ class PULSE(Growing):
     patience : int, optional
         Networks stop when their accuracy on held-out source rows has not increased for so many epochs (the
         paper's rule; Algorithm 3 has its own). By default all steps are taken.
+    align : bool, default=False
+        Whether known classes that look a little different in the target are first moved to where they are
+        now, and both sides blurred (:mod:`osls.shift.alignment`; dense tables only). Turn it on if the
+        verdict says that looks changed and the change is small: a sensor that drifted, another batch. Where
+        nothing changed it costs accuracy.
     callback : callable, optional
         For the recipes "paper" and "fine-tune": called after each epoch with its number and the target's
         current probabilities (for "fine-tune", before the final corrections). If you have the target's
@@ -227,6 +234,7 @@ class PULSE(Growing):
         rounds: int | None = None,
         max_steps: int | None = None,
         patience: int | None = None,
+        align: bool = False,
         callback: Callback | None = None,
         novel_level: float = 0.05,
         level: float = 0.95,
@@ -248,6 +256,7 @@ class PULSE(Growing):
         self.rounds = rounds
         self.max_steps = max_steps
         self.patience = patience
+        self.align = align
         self.callback = callback
         self.novel_level = novel_level
         self.level = level
@@ -312,6 +321,8 @@ class PULSE(Growing):
 
     def _adapt(self, task: Task) -> Adaptation:
         self._check_recipe()
+        if self.align:
+            task = self._aligned(task)
         stages = 2 if self.recipe in _ONE_SPLIT else 2 + self._rounds
         adapt = {
             "paper": self._adapt_by_paper,
@@ -320,6 +331,13 @@ class PULSE(Growing):
         }[self.recipe]
         with progress_bar("PULSE", stages, visible=self.verbose) as advance:
             return adapt(task, advance)
+
+    def _aligned(self, task: Task) -> Task:
+        """The same task, its source moved to what the known classes look like in the target."""
+        if sparse.issparse(task.X) or task.X.ndim != 2 or np.isnan(task.X).any():
+            raise ValueError("align=True moves columns of numbers; give dense rows without missing values.")
+        X, X_target = align_looks(task.X, task.y, task.X_target, task.rng)
+        return replace(task, X=X.astype(task.X.dtype), X_target=X_target.astype(task.X.dtype))
 
     def _check_recipe(self) -> None:
         """Raise an error for parameters that the recipe cannot use."""

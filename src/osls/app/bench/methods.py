@@ -82,6 +82,7 @@ METHODS: dict[str, Method] = {
     "pulse-bbe": Method(PULSE, {"shift": "bbe"}),
     "pulse-mlp": Method(PULSE, {"source_classifier": "mlp", "discriminator": "mlp"}),
     "pulse-trees": Method(PULSE, {"source_classifier": "trees", "discriminator": "trees"}),
+    "pulse-aligned": Method(PULSE, {"align": True}),
     "pulse-paper": Method(PULSE, {"recipe": "paper"}),
     "pulse-alternative": Method(PULSE, {"mixture": "dedpul", "objective": "nnpu"}),
     "pulse-paper-alternative": Method(PULSE, {"recipe": "paper", "mixture": "dedpul", "objective": "nnpu"}),
