@@ -216,8 +216,9 @@ class EULAC(SourceOnly):
         return functions, functions.proba(target)
 
     def _fit_network(self, task: Task, shares: Floats) -> tuple[OneVersusRest, Floats]:
+        # "auto" is an MLP for tables and a convnet for pictures.
         learner = choose_network(
-            "mlp", stack_rows(task.X, task.X_target), max_steps=self.max_steps, device=self.device
+            "auto", stack_rows(task.X, task.X_target), max_steps=self.max_steps, device=self.device
         )
         theta = torch.from_numpy(shares).float().to(learner.device)
         networks, logits = train_on_both(
