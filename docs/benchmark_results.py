@@ -88,6 +88,7 @@ _FIRST = (
     "cifar10",
     "rivals-shift",
     "rivals-looks",
+    "rivals-aligned",
     "rivals-small",
     "lacforest_original",
     "toolbox",
