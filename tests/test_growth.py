@@ -326,6 +326,15 @@ class TestCommands:
         page = (run / "report.html").read_text()
         assert f"{mix['groups'][0]['rows']} rows called novel" in page
 
+    def test_a_group_without_a_label_is_named(self, run, tmp_path):
+        predictions = pd.read_csv(run / "predictions.csv")
+        first = predictions[predictions["group"] == 1].tail(3)
+        pd.DataFrame({"name": first["name"], "label": "d"}).to_csv(tmp_path / "labels.csv", index=False)
+        done = invoke("absorb", run, tmp_path / "labels.csv", "--out", tmp_path / "second")
+        count = int((predictions["group"] == 2).sum())
+        assert f"None of the {count} rows of group 2 has a label" in done.output.replace("\n", " ")
+        assert "group 1 has a label" not in done.output
+
     def test_absorb_knows_its_parent_and_changes_nothing_else(self, run, tmp_path):
         import jsonschema
 

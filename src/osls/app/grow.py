@@ -6,13 +6,13 @@ import hashlib
 import shlex
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
-from osls._core.arrays import AnyArray
+from osls._core.arrays import AnyArray, Ints
 from osls._core.screen import Screen
 from osls._core.writing import only_writer
 from osls.app.adapt import print_answer, read_again
@@ -27,6 +27,7 @@ from osls.app.report.review import render_review
 from osls.app.tables.parsing import as_strings
 from osls.app.tables.problem import Problem
 from osls.inference.diagnostics import TrustWarning
+from osls.inference.discovery import Discovery
 
 LABEL_COLUMN = "label"
 
@@ -70,13 +71,25 @@ def run_absorb(
             "labels": len(adapter._origin.rows),
         }
         adapted = replace(fit.adapted, adapter=adapter, classes=tuple(map(str, adapter.classes_)))
+        notes = (*fit.warnings, *_unlabelled(adapter._origin.found, adapter._origin.rows))
         settings = {**fit.settings, "seconds": round(time.perf_counter() - started, 1)}
-        fit = replace(fit, adapted=adapted, parent=parent, settings=settings)
+        fit = replace(fit, adapted=adapted, parent=parent, settings=settings, warnings=notes)
         command = shlex.join(["osls", "absorb", str(run), str(labels), "--out", str(out)])
         answer = fit.answer(command, every_row=False)
         answer = write_folder(answer, out, fit.predictions(), overwrite=overwrite, safe_csv=safe_csv)
     print_answer(answer, out, time.perf_counter() - started, Screen())
     return answer
+
+
+def _unlabelled(found: Discovery, rows: Ints) -> Iterator[str]:
+    """Say which groups nobody named: their rows stay novel, which is easily forgotten."""
+    named = set(found.group[rows].tolist())
+    for i, group in enumerate(found.groups):
+        if i not in named:
+            yield (
+                f"None of the {len(group.rows):,} rows of group {i + 1} has a label, so it stays new; "
+                "osls review shows them."
+            )
 
 
 def open_run(run: Path) -> Fit:
