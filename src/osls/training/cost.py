@@ -8,6 +8,7 @@ rather too long than too short.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from osls._core.arrays import AnyArray, Ints
 from osls._core.progress import no_progress
@@ -192,8 +194,11 @@ class _Model:
             small.set_params(n_estimators=_TREES)
         factor = 1.0 if trees is None else trees / _TREES
         few = np.unique(labels, return_index=True)[1]
-        least = _seconds(lambda: small.fit(X[few], labels[few]))
-        seconds = max(_seconds(lambda: small.fit(X, labels)), least)
+        with warnings.catch_warnings():
+            # A fit stops early on purpose, too; here only its time counts.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            least = _seconds(lambda: small.fit(X[few], labels[few]))
+            seconds = max(_seconds(lambda: small.fit(X, labels)), least)
         scoring = _seconds(lambda: small.predict_proba(X)) / X.shape[0]
         parts = [part for part in np.ravel(getattr(small, "estimators_", [])) if hasattr(part, "tree_")]
         nodes = sum(part.tree_.node_count for part in parts) / X.shape[0]
