@@ -69,16 +69,21 @@ def read() -> list[dict[str, Any]]:
     return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
 
 
+def pairs_of(data: str, effort: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The fits of the draws that both have: the anchor's, and with this effort."""
+    rows = {(row["data"], row["draw"], row["effort"]): row for row in read()}
+    return [
+        (rows[data, draw, "anchor"], row)
+        for (name, draw, which), row in sorted(rows.items())
+        if (name, which) == (data, effort) and (data, draw, "anchor") in rows
+    ]
+
+
 def summary() -> None:
     """Mean over the draws that both have, beside the anchor's."""
-    rows = {(row["data"], row["draw"], row["effort"]): row for row in read()}
     for data in DATA:
         for effort in ("quick", "balanced", "best"):
-            pairs = [
-                (rows[data, draw, "anchor"], row)
-                for (name, draw, which), row in rows.items()
-                if (name, which) == (data, effort) and (data, draw, "anchor") in rows
-            ]
+            pairs = pairs_of(data, effort)
             if not pairs:
                 continue
             old, new = zip(*pairs, strict=True)

@@ -20,7 +20,8 @@ from torch.nn.functional import cross_entropy
 
 from osls import PULSE
 from osls.app.bench.draws import draw_problem
-from osls.training.learners import NetworkLearner, SklearnLearner
+from osls.training import learners
+from osls.training.learners import NetworkLearner
 from osls.training.trainer import Trainer
 
 
@@ -33,7 +34,7 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         recorder = self
-        self._new, self._fit = NetworkLearner.new_networks, SklearnLearner._fit
+        self._new, self._fit = NetworkLearner.new_networks, learners._fit_rows
 
         def new_networks(learner: NetworkLearner, members: int, n_outputs: int) -> Any:
             networks = recorder._new(learner, members, n_outputs)
@@ -42,18 +43,16 @@ class Recorder:
             )
             return networks
 
-        def fit(learner: SklearnLearner, rows: Any, y: Any, weight: Any, seed: int) -> Any:
-            model = recorder._fit(learner, rows, y, weight, seed)
-            recorder.models.append(
-                (clone(model), learner.X[rows], y[rows], weight[rows] / weight[rows].mean())
-            )
+        def fit(X: Any, y: Any, weight: Any, rows: Any, estimator: Any, seed: int) -> Any:
+            model = recorder._fit(X, y, weight, rows, estimator, seed)
+            recorder.models.append((clone(model), X[rows], y[rows], weight[rows] / weight[rows].mean()))
             return model
 
-        NetworkLearner.new_networks, SklearnLearner._fit = new_networks, fit
+        NetworkLearner.new_networks, learners._fit_rows = new_networks, fit
         return self
 
     def __exit__(self, *_: object) -> None:
-        NetworkLearner.new_networks, SklearnLearner._fit = self._new, self._fit
+        NetworkLearner.new_networks, learners._fit_rows = self._new, self._fit
 
 
 def bare_networks(recorder: Recorder) -> float:

@@ -128,13 +128,7 @@ def scaling() -> list[dict[str, Any]]:
     """Time and memory of a default fit against the number of rows of covtype."""
     times, memory, sizes = [], [], (10_000, 30_000, 100_000, 300_000)
     for rows in sizes:
-        # A process each: the peak of memory is a process's.
-        out = subprocess.run(
-            [sys.executable, __file__, "--fit-rows", str(rows)], capture_output=True, text=True
-        )
-        if out.returncode:
-            raise RuntimeError(out.stderr)
-        figures = json.loads(out.stdout.splitlines()[-1])
+        figures = figures_of(rows)
         times.append(figures["seconds"])
         memory.append(figures["peak_bytes"] / figures["input_bytes"])
         print(rows, figures, flush=True)
@@ -145,6 +139,15 @@ def scaling() -> list[dict[str, Any]]:
         ratio("peak memory / input, covtype 300,000", [memory[-1]], 3.0)
         | {"by_rows": [round(m, 2) for m in memory]},
     ]
+
+
+def figures_of(rows: int) -> dict[str, Any]:
+    """Fit in a process of its own, because the peak of memory is a process's."""
+    command = [sys.executable, __file__, "--fit-rows", str(rows)]
+    out = subprocess.run(command, capture_output=True, text=True)
+    if out.returncode:
+        raise RuntimeError(out.stderr)
+    return dict(json.loads(out.stdout.splitlines()[-1]))
 
 
 def fit_rows(rows: int) -> None:
@@ -196,7 +199,143 @@ def predict() -> list[dict[str, Any]]:
                     part.networks(chunk.expand(part.members, *chunk.shape))
 
     values = [1 / value for value in side_by_side(lambda: model.predict_proba(rows), bare, 3)]
-    return [ratio("throughput of predict_proba / bare forward passes, 1e6 rows", values, 0.8, at_least=True)]
+    default = PULSE(random_state=0).fit(X, y, X_target=X_target)
+    for row in rows[:20]:  # warm up
+        default.predict_proba(row[None])
+    one = [1000 * seconds(lambda row=row: default.predict_proba(row[None])) for row in rows[:200]]
+    return [
+        ratio("throughput of predict_proba / bare forward passes, 1e6 rows", values, 0.8, at_least=True),
+        ratio("predict_proba of one row, default fit of 4,000 x 54, milliseconds", one, 5.0),
+    ]
+
+
+def plain() -> list[dict[str, Any]]:
+    """A default fit beside a plain source classifier of the same families, cross-fitted: CPU seconds."""
+    import torch
+
+    from osls import PULSE
+    from osls.app.bench.draws import draw_problem
+    from osls.baselines import SourceOnly
+
+    torch.set_num_threads(1)
+    found = []
+    for config in PLAIN:
+        data = draw_problem(config, draw=0).training_data()
+        SourceOnly(max_steps=2).fit(**data)  # warm up
+        values = [
+            cpu(partial(PULSE(random_state=seed).fit, **data))
+            / cpu(partial(SourceOnly(random_state=seed).fit, **data))
+            for seed in range(3)
+        ]
+        found.append(ratio(f"default fit / plain cross-fitted classifier, {config['name']}", values, 4.0))
+    return found
+
+
+def cpu(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def quick() -> list[dict[str, Any]]:
+    """effort="quick" on 10,000 rows of covtype: CPU seconds, and what it loses against the default."""
+    import torch
+
+    from osls import PULSE
+    from osls.app.bench.draws import draw_problem
+
+    torch.set_num_threads(1)
+    took, lost = [], []
+    for draw in range(3):
+        problem = draw_problem({"name": "covtype", "rows": 10_000}, draw=draw)
+        data, models = problem.training_data(), {}
+        for effort in ("balanced", "quick"):
+            models[effort] = PULSE(effort=effort, random_state=draw)
+            seconds_of_cpu = cpu(partial(models[effort].fit, **data))
+        took.append(seconds_of_cpu)
+        right = {name: np.mean(model.target_labels_ == problem.y_target) for name, model in models.items()}
+        lost.append(float(right["balanced"] - right["quick"]) * 100)
+    return [
+        ratio('effort="quick", covtype 10,000 x 54, CPU seconds', took, 8.0),
+        ratio('effort="quick", the same, points of accuracy lost', lost, 2.0),
+    ]
+
+
+def memory() -> list[dict[str, Any]]:
+    """How far the memory rises in a default fit of 10,000 rows of covtype."""
+    risen = figures_of(10_000)["peak_bytes"] / 2**20
+    return [ratio("memory of a default fit, covtype 10,000 x 54, MB", [risen], 600.0)]
+
+
+def cluster() -> list[dict[str, Any]]:
+    """One fit over two Dask workers of one core each, beside one worker: wall time."""
+    from distributed import Client, LocalCluster
+    from joblib import parallel_config
+
+    from osls import PULSE
+    from osls.app.bench.draws import draw_problem
+
+    data = draw_problem({"name": "digits"}, draw=0).training_data()
+    took: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(3):
+        for workers in took:
+            with (
+                LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as local,
+                Client(local),
+                parallel_config(backend="dask"),
+            ):
+                PULSE(max_steps=2, rounds=1, n_bootstrap=2).fit(**data)  # the workers import
+                took[workers].append(seconds(lambda: PULSE(random_state=0).fit(**data)))
+    values = [two / one for one, two in zip(took[1], took[2], strict=True)]
+    return [ratio("default fit of digits, two Dask workers / one", values, 0.65)]
+
+
+def efforts() -> list[dict[str, Any]]:
+    """The stored fits of benchmarks/effort.py: the default beside that of the commit it is held against."""
+    from effort import DATA, pairs_of
+
+    found = []
+    for data in DATA:
+        pairs = pairs_of(data, "balanced")
+        if not pairs:
+            continue
+        draws = f"{data}, {len(pairs)} draws"
+        costs = [new["cpu"] / old["cpu"] for old, new in pairs]
+        found.append(ratio(f"default fit / before, CPU seconds, {draws}", costs, 0.5))
+        # Means, because the promise is one of means.
+        lost = float(np.mean([old["accuracy"] - new["accuracy"] for old, new in pairs])) * 100
+        found.append(ratio(f"points of accuracy lost, {draws}", [lost], 0.2))
+        off = float(np.mean([new["share_error"] - old["share_error"] for old, new in pairs])) * 100
+        found.append(ratio(f"points of error of the novel share added, {draws}", [off], 0.0))
+    return found
+
+
+def all_rows() -> list[dict[str, Any]]:
+    """The stored fits of benchmarks/all_rows.py: every row of large tables."""
+    lines = (RESULTS.parent / "all_rows.jsonl").read_text().splitlines()
+    fits = {(row["data"], row["fit"]): row for row in map(json.loads, lines)}
+    sample, whole = fits["covtype", "sample"], fits["covtype", "whole"]
+    gained = 100 * (whole["accuracy"] - sample["accuracy"])
+    rows = "covtype, 581,012 rows"
+    found = [
+        ratio(f"points of accuracy gained over a sample, {rows}", [gained], 0.0, at_least=True),
+        ratio(f"CPU minutes, {rows}", [whole["cpu"] / 60], np.inf) | {"limit": None, "met": None},
+        ratio(f"peak memory, {rows}, GB", [whole["peak_mb"] / 1024], 4.0),
+    ]
+    made = sorted((row for (data, _), row in fits.items() if data == "generated"), key=lambda r: r["rows"])
+    for row in made:
+        name = f"peak memory, generated {sum(row['rows']):,} x 50, GB"
+        found.append(ratio(name, [row["peak_mb"] / 1024], 4.0))
+    slope = np.polyfit(np.log([sum(r["rows"]) for r in made]), np.log([r["cpu"] for r in made]), 1)[0]
+    found.append(ratio("slope of log CPU time against log rows, generated", [float(slope)], 1.05))
+    return found
+
+
+def estimates() -> list[dict[str, Any]]:
+    """The stored fits of benchmarks/cost.py: estimated time beside taken."""
+    found = json.loads((RESULTS.parent / "cost.json").read_text())
+    name = f"share of {len(found['fits'])} fits whose time was estimated within a factor of 1.5"
+    return [ratio(name, [found["within_1.5"]], 0.9, at_least=True)]
 
 
 def alternatives() -> list[dict[str, Any]]:
@@ -248,12 +387,15 @@ def alternatives() -> list[dict[str, Any]]:
     return found
 
 
+PLAIN = ({"name": "digits"}, {"name": "satimage"}, {"name": "covtype", "rows": 10_000})
 OVERHEADS = ({"name": "mnist"}, {"name": "covtype", "rows": 100_000}, {"name": "newsgroups"})
 SECTIONS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     **{f.__name__: f for f in (bbe, mixture, folds, predict, alternatives)},
     **{f"overhead-{config['name']}": partial(overhead, config) for config in OVERHEADS},
     "scaling": scaling,
+    **{f.__name__: f for f in (plain, quick, memory, cluster, efforts, all_rows, estimates)},
 }
+NEED_DATA = ("overhead", "scaling", "plain", "quick", "memory")
 
 
 def main() -> None:
@@ -272,7 +414,7 @@ def main() -> None:
         return None
     results = json.loads(args.out.read_text()) if args.out.exists() else {}
     for name in args.sections or SECTIONS:
-        if name.startswith(("overhead", "scaling")) and not os.environ.get("OSLS_DATA"):
+        if name.startswith(NEED_DATA) and not os.environ.get("OSLS_DATA"):
             print(f"{name}: left out, OSLS_DATA is not set")
             continue
         command = [sys.executable, __file__, name, "--in-process"]
