@@ -92,7 +92,7 @@ ADAPTERS = {
     "energy": Detector(kind="energy", max_steps=60, n_folds=2, random_state=0),
     **{
         kind: Detector(kind=kind, source_classifier=FOREST, n_folds=2, random_state=0)
-        for kind in ("mahalanobis", "isolation-forest", "knn")
+        for kind in ("mahalanobis", "isolation-forest", "knn", "conformal")
     },
     "k-pu-one-split": KPU(max_steps=100, n_folds=1, random_state=0),
 }

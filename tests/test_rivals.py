@@ -17,11 +17,17 @@ from osls.app.bench.draws import draw_problem
 from osls.app.bench.evaluation import summarise
 from osls.app.bench.methods import METHODS, run_method
 from osls.app.bench.study import parse_study, runs_of
-from osls.baselines import EULAC, CoLOR, Detector, LACForest
+from osls.baselines import EULAC, ClusterVote, CoLOR, Detector, LACForest
 from osls.baselines.color import Lagrangian, choose_head
 from osls.baselines.eulac import augmented_risk, minimise_risk, non_negative_risk
 from osls.baselines.lac_forest import Forest, Tree, augmented_gini, gini_score, split_score
-from osls.baselines.novelty_detectors import Mahalanobis, NearestRows, NegativeEnergy, threshold_of
+from osls.baselines.novelty_detectors import (
+    LargestPValue,
+    Mahalanobis,
+    NearestRows,
+    NegativeEnergy,
+    threshold_of,
+)
 from osls.baselines.ovanet import UnitDirections, hardest_negative, open_entropy
 from osls.datasets import change_looks, simulate_osls
 from osls.metrics import accuracy
@@ -199,6 +205,12 @@ class TestDetector:
         np.testing.assert_allclose(score(np.array([[0.0]])), [-9], atol=1e-6)
         assert NearestRows(np.zeros((2, 1)))(np.array([[3.0]])).tolist() == [-3]
 
+    def test_the_p_value_of_the_best_class(self):
+        # Of class 0 the held-out rows had .5, .7, .9 and of class 1 .6 and .8.
+        held_out = np.array([[0.9, 0.1], [0.5, 0.5], [0.7, 0.3], [0.4, 0.6], [0.2, 0.8]])
+        score = LargestPValue.of(None, held_out, np.array([0, 0, 0, 1, 1]))
+        np.testing.assert_allclose(score.judge(np.array([[0.75, 0.25], [0.45, 0.55]])), [3 / 4, 1 / 3])
+
     def test_threshold_keeps_ties_known(self):
         assert threshold_of(np.zeros(10), np.zeros(5), 0.05, None) == 0
         assert threshold_of(np.zeros(1), np.arange(4.0), 0.05, 1.0) == np.inf
@@ -234,9 +246,28 @@ class TestDetector:
         assert model.fit(**p.training_data()).novel_prevalence_ == pytest.approx(0.05, abs=0.03)
 
 
+class TestClusterVote:
+    def test_a_cluster_without_labels_is_novel(self, problem):
+        model = ClusterVote().fit(**problem.training_data())
+        assert np.mean(model.target_labels_ == problem.y_target) > 0.95
+        assert model.novel_prevalence_ == pytest.approx(problem.target_marginal[-1], abs=0.03)
+
+    def test_a_cluster_has_the_classes_of_its_labelled_rows(self):
+        rng = np.random.default_rng(0)
+        # Two groups; in the first, a quarter of the rows are of class 1.
+        X, y = rng.normal(size=(120, 2)) + 20 * (np.arange(120) >= 80)[:, None], np.arange(120) // 60
+        model = ClusterVote(min_cluster_size=30).fit(X, y, X_target=X)
+        np.testing.assert_allclose(model.predict_proba([[0.0, 0.0]]), [[0.75, 0.25, 0.0]], atol=0.1)
+
+    def test_without_clusters_the_nearest_labelled_row_counts(self):
+        X = np.arange(12.0)[:, None] ** 3
+        model = ClusterVote(min_cluster_size=24).fit(X, np.arange(12) // 6, X_target=X + 0.1)
+        assert model.target_labels_.tolist() == [0] * 6 + [1] * 6
+
+
 class TestBench:
     def test_names(self):
-        detectors = {"max-softmax", "energy", "mahalanobis", "isolation-forest", "knn-distance"}
+        detectors = {"max-softmax", "energy", "mahalanobis", "isolation-forest", "knn-distance", "conformal"}
         assert {"lacforest", "eulac", "color", "ovanet", "lacforest-oracle", *detectors} <= set(METHODS)
         assert {f"{name}-oracle" for name in detectors} <= set(METHODS)
 

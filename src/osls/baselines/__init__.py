@@ -1,6 +1,7 @@
 """The methods that PULSE is compared with, all with the same interface."""
 
 from osls.baselines.backprop_oda import BackpropODA
+from osls.baselines.cluster_vote import ClusterVote
 from osls.baselines.cmu import CMU
 from osls.baselines.color import CoLOR
 from osls.baselines.dance import DANCE
@@ -24,6 +25,7 @@ __all__ = [
     "UAN",
     "BackpropODA",
     "BestThreshold",
+    "ClusterVote",
     "CoLOR",
     "Detector",
     "DomainDiscriminator",

@@ -127,6 +127,34 @@ class LargestProbability:
 
 @saveable
 @dataclass(frozen=True)
+class LargestPValue:
+    """How usual the row is for the class that it fits best: low where a conformal set would be empty.
+
+    A class's p-value is the share of its held-out source rows that had no more of its probability (the
+    label-conditional sets of Vovk 2005, which MAPIE and others compute).
+    """
+
+    classifier: Predictor
+    held_out: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, classifier: Predictor, held_out: Floats, y: Ints) -> LargestPValue:
+        return cls(classifier, tuple(np.sort(held_out[y == j, j]) for j in range(held_out.shape[1])))
+
+    def __call__(self, X: AnyArray) -> Floats:
+        return self.judge(self.classifier.predict_proba(X))
+
+    def judge(self, proba: Floats) -> Floats:
+        """Return the score of rows whose probabilities are known."""
+        by_class = [
+            (1 + np.searchsorted(usual, proba[:, j], side="right")) / (1 + len(usual))
+            for j, usual in enumerate(self.held_out)
+        ]
+        return np.asarray(np.max(by_class, axis=0))
+
+
+@saveable
+@dataclass(frozen=True)
 class NegativeEnergy:
     """The log sum exp of a row's logits, low where no class is supported (Liu 2020); mean over networks."""
 
@@ -145,7 +173,7 @@ _OF_FEATURES: Mapping[str, Callable[[Floats, Ints, int], KnownScorer]] = {
 }
 # The largest number below 1/2.
 _BELOW = float(np.nextafter(0.5, 0.0))
-_KINDS = ("max-softmax", "energy", *_OF_FEATURES)
+_KINDS = ("max-softmax", "conformal", "energy", *_OF_FEATURES)
 
 
 def threshold_of(held_out: Floats, target: Floats, false_alarms: float, share: float | None) -> float:
@@ -178,8 +206,9 @@ class Detector(SourceOnly):
 
     Parameters
     ----------
-    kind : {"max-softmax", "energy", "mahalanobis", "isolation-forest", "knn"}, default="max-softmax"
-        What is low for rows that look novel: the classifier's largest probability; the log sum exp of its
+    kind : {"max-softmax", "conformal", "energy", "mahalanobis", "isolation-forest", "knn"}
+        What is low for rows that look novel: the classifier's largest probability (the default); the largest
+        conformal p-value of a class, so that rows with an empty set are novel; the log sum exp of its
         logits (it is then a network); minus the distance to the nearest class mean; the score of an isolation
         forest; minus the distance to the tenth nearest source row. The last three look at the features,
         standardised as for networks.
@@ -268,6 +297,9 @@ class Detector(SourceOnly):
         models = self._train(task, least_folds=2)
         if self.kind == "max-softmax":
             return models.predictor, LargestProbability(models.predictor), models.scores.max(axis=1)
+        if self.kind == "conformal":
+            largest = LargestPValue.of(models.predictor, models.scores, task.y)
+            return models.predictor, largest, largest.judge(models.scores)
         fold = self._folds(task)
         # Of both sides, as everywhere: components of the source alone would fit it better than the target.
         encoder = Encoder(stack_rows(task.X, task.X_target))

@@ -90,8 +90,8 @@ def choose_learner(
     def linear(advance: Advance = advance) -> Learner:
         # The penalty depends on the scale of the columns; those of texts are on one scale already.
         dense = not sparse.issparse(X) or X.shape[1] <= MAX_DENSE_COLUMNS
-        # With tens of thousands of columns Newton's method needs half the time of L-BFGS, which spends more on
-        # its memory of steps than on the rows. Where scores are only ranked, stopping early costs nothing.
+        # With tens of thousands of columns Newton's method needs half the time of L-BFGS, which spends more
+        # on its memory of steps than on the rows. Where scores are only ranked, L-BFGS may stop early.
         model = LogisticRegression(C=10.0, max_iter=200, solver="lbfgs" if dense else "newton-cg")
         light = LogisticRegression(C=10.0, max_iter=60)
         return SklearnLearner(X, model, light=light, standardise=dense, early_stop=True, advance=advance)

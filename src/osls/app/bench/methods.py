@@ -75,7 +75,7 @@ class Answers:
 
 # Kinds of novelty detectors beside the default one, by their names here.
 _DETECTORS = {"energy": "energy", "mahalanobis": "mahalanobis", "isolation-forest": "isolation-forest"}
-_DETECTORS |= {"knn-distance": "knn"}
+_DETECTORS |= {"knn-distance": "knn", "conformal": "conformal"}
 
 METHODS: dict[str, Method] = {
     "pulse": Method(PULSE),
