@@ -5,7 +5,8 @@
     python benchmarks/serving.py run t/new.csv --out benchmarks/results/serving.json
 
 It starts the server on 127.0.0.1 as users do, asks over kept connections (two at once for the 10,000), counts
-the requests that failed, and reads the server's memory before and after. Prints one JSON object, and writes it if ``--out`` is given.
+the requests that failed, and reads the server's memory before and after. Prints one JSON object, and writes
+it if ``--out`` is given.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ def main() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    code = commit()  # before the long run, in which files may change
     server = start(args.model, port)
     try:
         load = os.getloadavg()[0]
@@ -111,7 +113,7 @@ def main() -> None:
         server.terminate()
         server.wait()
     found = {
-        "commit": commit(),
+        "commit": code,
         "load_before": round(load, 1),
         "one_row_p50_ms": round(1000 * statistics.median(seconds), 2),
         "one_row_p95_ms": round(1000 * statistics.quantiles(seconds, n=20)[-1], 2),
