@@ -139,6 +139,9 @@ def test_a_bad_verdict_comes_first(table, status, start, tone):
     )
     assert plain(headline(answer)).startswith(start)
     assert headline(answer).tone == tone
+    large, rest = headline(answer).in_two()
+    assert f"{large} {rest}".strip().replace("figures. The", "figures: the") == str(headline(answer))
+    assert (large == "Do not trust these figures.") == (tone == "stop")
 
 
 def test_what_is_not_identified_may_be_off_in_either_direction(table):
