@@ -94,7 +94,8 @@ class _Session:
             # Also after an error: the page shows the batches that were added before it.
             self.publish()
         if count := len(self.monitor.batches):
-            self.say(f"{options.out} shows all {count} batches; also {options.out.stem}.csv and .json.")
+            what = "the first batch" if count == 1 else f"all {count} batches"
+            self.say(f"{options.out} shows {what}; also {options.out.stem}.csv and .json.")
 
     def add(self, path: Path) -> None:
         """Read a batch, unless its content was counted before, and keep the state."""
