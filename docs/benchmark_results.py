@@ -42,8 +42,8 @@ _KNOWN = {
     "speed": ("Speed, as ratios within one run", "`make bench-speed`."),
     "demo": (
         "`make demo` from a fresh clone, before and after it installs what users need and nothing else",
-        "`time make demo; du -sm .venv`: user and system time of the installation and of the demo together. One run "
-        "each, on a machine that was busy with other work.",
+        "`time make demo; du -sm .venv`: user and system time of the installation and of the demo together. "
+        "One run each, on a machine that was busy with other work.",
     ),
     "serving": (
         "A model behind HTTP",

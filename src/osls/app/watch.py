@@ -63,7 +63,7 @@ def _run(options: MonitorOptions) -> bool:
     try:
         session.take_all()
     except (ValueError, OSError) as error:
-        # A second call skips the batch that raised the alarm: whoever waits for the exit code hears of it now.
+        # A second call skips the batch of the alarm: whoever waits for the exit code hears of it now.
         if not session.alarmed:
             raise
         session.complain(error)

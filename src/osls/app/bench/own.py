@@ -46,7 +46,7 @@ def run_own(path: str, label: str, methods: Sequence[str], *, draws: int, seed: 
 
 
 def _file_name(path: str, content: str) -> str:
-    """Name a file of runs after the table, what is in it and what was asked, so that none replaces another."""
+    """Name a file after the table, what is in it and what was asked, so that none replaces another."""
     stem = re.sub(r"[^\w-]+", "-", path.rstrip("/").rpartition("/")[2].partition(".")[0]).strip("-")
     return f"{stem or 'own'}-{content[:8]}.csv"
 

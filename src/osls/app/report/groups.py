@@ -127,8 +127,9 @@ def examples(answer: Answer, rows: Ints, columns: Sequence[str] = ()) -> list[Ex
         novelty = float(record["novel"])
         content = _content(answer, part.iloc[i], columns, texts)
         # In a table the heading says that it is a row; beside a text a number alone says nothing.
-        row_words = "row\u00a0" if answer.kind == "text" else ""
-        name = ", ".join((row_words if c == "row" else "") + shown(record[c], 40) for c in ids) or _row_name(answer, part, i, int(row))
+        start = {"row": "row\u00a0"} if answer.kind == "text" else {}
+        named = ", ".join(start.get(c, "") + shown(record[c], 40) for c in ids)
+        name = named or _row_name(answer, part, i, int(row))
         made.append(Example(name, novelty, percent(novelty), shown(known[likely]), **content))
     return made
 
