@@ -46,7 +46,7 @@ class Headline:
         return f"{self.sentence} {self.addition}".strip()
 
     def in_two(self) -> tuple[str, str]:
-        """A sentence to print large, and the rest; reasons not to trust an answer are long, so they are rest."""
+        """A sentence to print large, and the rest; a reason not to trust an answer is long, so it is rest."""
         if self.tone != "stop":
             return self.sentence, self.addition
         warning, _, reason = self.sentence.partition(": ")
