@@ -41,9 +41,10 @@ _KNOWN = {
     ),
     "speed": ("Speed, as ratios within one run", "`make bench-speed`."),
     "demo": (
-        "`make demo` from a fresh clone, before and after it installs what users need and nothing else",
+        "`make demo` from a fresh clone",
         "`time make demo; du -sm .venv`: user and system time of the installation and of the demo together. "
-        "One run each, on a machine that was busy with other work.",
+        "Between the two, the tools of development were left out and the default models became smaller: the "
+        "time is of both. One run each, on a machine that was busy with other work.",
     ),
     "serving": (
         "A model behind HTTP",
