@@ -170,6 +170,23 @@ def test_nothing_sticks_out_sideways(browser, pages, name, width):
         assert max(ends) <= width
 
 
+def test_a_phone_keeps_ids_whole_and_counts_the_columns_it_shows(browser, table, tmp_path):
+    names = [f"ward-{i:05d}" for i in range(len(table.predictions))]
+    predictions = table.predictions.assign(patient=names)
+    path = tmp_path / "report.html"
+    path.write_text(render_report(replace(table, predictions=predictions)), encoding="utf-8")
+    with Visit(browser, path, width=390) as visit:
+        section = visit.page.locator("section[aria-labelledby=novel]")
+        ids = section.locator("tbody th .whole")
+        lines = ids.evaluate_all("all => all.map(e => e.getClientRects().length)")
+        assert lines == [1] * len(lines) != []
+        headings = section.locator("thead th:visible").count() - 3  # row, novelty, nearest class
+        assert headings == 1
+        assert "1 of 64 columns is shown here" in section.inner_text()
+        assert "columns are shown" not in section.inner_text()
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 # Text against the nearest painted background behind it; svg text is painted with its fill.
 CONTRAST = """() => {
   const parse = c => (c.match(/[\\d.]+/g) || []).map(Number);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import re
 import shlex
 import shutil
@@ -231,3 +232,17 @@ def test_pictures_are_small():
     sizes = {path.name: path.stat().st_size for path in (DOCS / "assets").glob("*.svg")}
     assert {"overview-light.svg", "overview-dark.svg"} <= set(sizes)
     assert max(sizes.values()) < 60_000
+
+
+def test_the_page_of_production_quotes_what_was_measured():
+    found = json.loads((ROOT / "benchmarks/results/serving.json").read_text())
+    page = " ".join((ROOT / "docs/howto/production.md").read_text().split())
+    assert found["failures"] == 0
+    for words in (
+        f"(load {found['load_before']})",
+        f"within {found['one_row_p50_ms']} ms",
+        f"{found['requests']:,} requests with {found['rows_a_request']} rows each",
+        f"{found['requests_a_second']} a second, none failed",
+        f"{found['memory_mb']} MB of memory grew by {found['grown_mb']}",
+    ):
+        assert words in page

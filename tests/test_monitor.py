@@ -376,6 +376,29 @@ def test_exit_codes_and_files(run, tmp_path):
     assert html.count('class="mark"') >= 2
 
 
+@pytest.mark.parametrize("unwritable", ["page", "gauges", "batch"])
+def test_an_alarm_outlives_an_error_after_it(run, tmp_path, unwritable):
+    """A second call would skip the batch: its alarm must reach whoever reads the exit code."""
+    gauges = tmp_path / "osls.prom"
+    words = [*weeks(run, 0, 5), "--prometheus", gauges]
+    if unwritable == "batch":
+        words.insert(2, tmp_path / "nowhere.csv")
+    else:
+        (tmp_path / "timeline.html" if unwritable == "page" else gauges).mkdir()
+    result = monitor_command(run, tmp_path, *words)
+    assert result.exit_code == 3, result.output
+    assert "ALARM" in result.output
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("osls: ")
+    if unwritable == "page":
+        assert "osls_alarm" in gauges.read_text()
+
+
+def test_a_page_that_cannot_be_written_is_an_error_without_an_alarm(run, tmp_path):
+    (tmp_path / "timeline.html").mkdir()
+    assert monitor_command(run, tmp_path, *weeks(run, 0)).exit_code == 2
+
+
 def test_a_copy_is_not_counted_twice_and_a_changed_file_is_new(run, tmp_path):
     copy = tmp_path / "copy.parquet"
     copy.write_bytes(weeks(run, 0)[0].read_bytes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 
 import numpy as np
 import pytest
@@ -77,7 +78,11 @@ def test_a_verdict_of_no_trust_comes_first():
     model = PULSE(source_classifier=FOREST, discriminator=FOREST, **QUICK)
     model.fit(rng.normal(size=(200, 2)), np.arange(200) % 2, X_target=rng.normal(size=(100, 2)))
     assert model.diagnostics_.verdict.status == "do not trust"
-    assert "<p><b>Do not trust these figures. " in shown(model)
+    html = shown(model)
+    assert "<p><b>Do not trust these figures.</b></p>" in html
+    reason = escape(model.diagnostics_.verdict.reasons[0])
+    assert html.count(reason) == 1
+    assert html.index("Do not trust") < html.index(reason) < html.index("<table")
 
 
 def test_without_a_target_there_is_no_answer_to_show(rows):

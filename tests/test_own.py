@@ -40,13 +40,28 @@ def test_every_class_is_held_out_in_turn(folder):
     method = f"{folder / 'method.py'}:Mine"
     result = invoke(folder, "--label", "kind", "--methods", method)
     assert result.exit_code == 0, result.output
-    runs = pd.read_csv(folder / "out" / "own.csv")
+    (written,) = (folder / "out").iterdir()
+    assert written.name.startswith("mine-")
+    assert written.name in result.output
+    runs = pd.read_csv(written)
     assert runs["held out"].tolist() == ["a", "b", "c"]
     assert (runs["method"] == method).all()
     # It never calls anything novel: its error is the whole share.
     np.testing.assert_allclose(runs["error"], runs["novel_true"])
     assert runs["accuracy"].between(0.2, 0.9).all()
     assert "all, mean" in result.output
+
+
+def test_a_second_table_does_not_replace_the_first(folder):
+    asked = ["--label", "kind", "--methods", f"{folder / 'method.py'}:Mine"]
+    assert invoke(folder, *asked).exit_code == 0
+    first = {path: path.read_bytes() for path in (folder / "out").iterdir()}
+    frame = pd.read_csv(folder / "mine.csv")
+    frame.assign(x0=frame["x0"] + 1).to_csv(folder / "mine.csv", index=False)
+    assert invoke(folder, *asked).exit_code == 0
+    assert invoke(folder, *asked).exit_code == 0  # the same again: the same file
+    assert len(list((folder / "out").iterdir())) == 2
+    assert {path: path.read_bytes() for path in first} == first
 
 
 @pytest.mark.parametrize(

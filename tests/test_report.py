@@ -19,7 +19,7 @@ from answers import checks, image_answer, table_answer, text_answer, text_corpus
 from osls.app.report.adaptation import Truth, describe_checks, describe_verdict, draw_curves, render_report
 from osls.app.report.charts import Curve, ShareRow, axis_end, curve_chart, share_chart
 from osls.app.report.groups import examples, find_groups, most_novel, thumbnail_uri
-from osls.app.report.traits import telling_words, text_column, traits_of
+from osls.app.report.traits import apart_from_each_other, telling_words, text_column, traits_of
 from osls.app.report.wording import (
     headline,
     history_words,
@@ -139,6 +139,9 @@ def test_a_bad_verdict_comes_first(table, status, start, tone):
     )
     assert plain(headline(answer)).startswith(start)
     assert headline(answer).tone == tone
+    large, rest = headline(answer).in_two()
+    assert f"{large} {rest}".strip().replace("figures. The", "figures: the") == str(headline(answer))
+    assert (large == "Do not trust these figures.") == (tone == "stop")
 
 
 def test_what_is_not_identified_may_be_off_in_either_direction(table):
@@ -257,6 +260,37 @@ def test_what_sets_a_group_of_rows_apart_is_said_in_plain_words(table):
     assert "lactate is missing in 50% of the rows against 0%" in sentences
     assert any(s.startswith("admitted is later: mostly around 2023-") for s in sentences)
     assert not any(s.startswith(("dull", "id")) for s in sentences)
+
+
+def test_groups_are_told_from_each_other(table):
+    """Both are warmer than the known rows; only what one has and the other has not tells them apart."""
+    m = len(table.predictions)
+    first, second = np.arange(40), np.arange(40, 80)
+    noise = np.linspace(-1, 1, m)
+    frame = pd.DataFrame(
+        {
+            "fever": np.where(np.arange(m) < 80, 40.0, 37.0) + 0.1 * noise,
+            "pulse": np.where(np.arange(m) < 40, 120.0, 70.0) + noise,
+        }
+    )
+    answer = replace(table, target_rows=frame)
+    for told in traits_of(answer, [first, second]):
+        assert "fever" in {trait.column for trait in told}
+    found = [[plain(t.sentence) for t in told] for told in apart_from_each_other(answer, [first, second])]
+    assert found[0][0].startswith("pulse is higher: 119 against 69")
+    assert found[1][0].startswith("pulse is lower: ")
+    assert not any("40 against 37" in sentence for told in found for sentence in told)
+    assert apart_from_each_other(answer, [first]) == [()]
+
+
+def test_groups_are_contrasted_on_the_page(table):
+    (group,) = table.discovery.groups
+    dark = table.target_rows["pixel_3_5"].iloc[group.rows].to_numpy() > 8
+    parts = tuple(replace(group, rows=group.rows[chosen]) for chosen in (dark, ~dark))
+    two = replace(table, groups=replace(table.discovery, groups=parts))
+    assert render_report(two).count("Against the other groups:") == 2
+    assert "Against the other groups:" not in render_report(table)
+    assert [told.apart[0].column for told in find_groups(two)] == ["pixel_3_5"] * 2
 
 
 @pytest.mark.parametrize(

@@ -574,6 +574,10 @@ class TestPage:
         assert "One draw." in alone
         assert "standard\ndeviation of that mean" not in alone
 
+    def test_writes_shares_as_english_does(self, page):
+        assert re.search(r"\d% novel", page)
+        assert not re.search(r"\d\s%", page)
+
     def test_has_every_figure(self, page):
         for words in (
             "All data sets",

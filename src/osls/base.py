@@ -220,19 +220,19 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "target_marginal_") or not len(self.target_labels_):
             return str(super()._html_repr())
         verdict = self._verdict()
+        reasons = () if verdict is None else verdict.reasons
+        stop = verdict is not None and verdict.status == "do not trust"
         return mix_html(
-            self._sentence(),
+            "Do not trust these figures." if stop else self._sentence(),
             self._class_lines(),
             level=float(getattr(self, "level", 0.95)),
             verdict=None if verdict is None else verdict.status,
+            reason=" ".join(reasons) if stop else "",
             closing=f"{type(self).__name__}: predict(X) answers for more rows, save(path) keeps it.",
-            notes=() if verdict is None else verdict.reasons,
+            notes=() if stop else reasons,
         )
 
     def _sentence(self) -> str:
-        verdict = self._verdict()
-        if verdict is not None and verdict.status == "do not trust":
-            return f"Do not trust these figures. {' '.join(verdict.reasons)}"
         if self.novel_prevalence_ == 0:
             return "Nothing new was found in the target."
         interval = getattr(self, "novel_interval_", None)

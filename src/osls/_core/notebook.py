@@ -36,6 +36,7 @@ def mix_html(
     *,
     level: float,
     verdict: str | None,
+    reason: str = "",
     closing: str = "",
     notes: Sequence[str] = (),
 ) -> str:
@@ -51,6 +52,8 @@ def mix_html(
         Level of the intervals.
     verdict : str, optional
         What the checks say.
+    reason : str
+        What to add to the answer, below it and less loud.
     closing : str
         Where to find more. Every text is escaped.
     notes : sequence of str
@@ -71,7 +74,8 @@ def mix_html(
     listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return (
         f"<style>{_STYLE}</style><div class='osls-answer'><p><b>{escape(sentence)}</b></p>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{said}"
+        + (f"<p>{escape(reason)}</p>" if reason else "")
+        + f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{said}"
         + (f"<p>{escape(closing)}</p>" if closing else "")
         + (f"<details><summary>Notes</summary><ul>{listed}</ul></details>" if listed else "")
         + "</div>"

@@ -57,9 +57,11 @@ class AdaptAnswer(Answer):
             )
             for row in self.mix()["classes"]
         ]
+        sentence, reason = headline(self).in_two()
         return mix_html(
-            self.summary(),
+            sentence,
             lines,
+            reason=reason,
             level=self.level,
             verdict=None if self.diagnostics is None else self.diagnostics.verdict.status,
             closing="The full report: answer.write('run'), then open run/report.html.",

@@ -48,7 +48,7 @@ def run_monitor(options: MonitorOptions) -> bool:
         check_webhook(options.webhook)
     if options.prometheus is not None:
         require("prometheus_client", extra="serve")
-        # Gauges come last: without a place for them the batches would be counted, and the alarms not told.
+        # Gauges come after the state: without a place for them a batch would be counted and not told.
         if not options.prometheus.parent.is_dir():
             raise InputError(
                 f"{options.prometheus}: there is no folder {options.prometheus.parent}; make it, or name "
@@ -61,16 +61,12 @@ def run_monitor(options: MonitorOptions) -> bool:
 def _run(options: MonitorOptions) -> bool:
     session = _Session(options)
     try:
-        for batch in options.batches:
-            with at_hand(batch) as path:
-                session.add(path)
-        if options.watch is not None:
-            session.follow(options.watch)
-    finally:
-        # Also after an error: the page shows the batches that were added before it.
-        session.publish()
-    if count := len(session.monitor.batches):
-        session.say(f"{options.out} shows all {count} batches; also {options.out.stem}.csv and .json.")
+        session.take_all()
+    except (ValueError, OSError) as error:
+        # A second call skips the batch of the alarm: whoever waits for the exit code hears of it now.
+        if not session.alarmed:
+            raise
+        session.complain(error)
     return session.alarmed
 
 
@@ -84,6 +80,22 @@ class _Session:
         self.screen, self.errors = Screen(), Screen(stderr=True)
         self.alarmed = False
         self.added = 0
+
+    def take_all(self) -> None:
+        """Add the files, then those that appear in the watched folder, and publish."""
+        options = self.options
+        try:
+            for batch in options.batches:
+                with at_hand(batch) as path:
+                    self.add(path)
+            if options.watch is not None:
+                self.follow(options.watch)
+        finally:
+            # Also after an error: the page shows the batches that were added before it.
+            self.publish()
+        if count := len(self.monitor.batches):
+            what = "the first batch" if count == 1 else f"all {count} batches"
+            self.say(f"{options.out} shows {what}; also {options.out.stem}.csv and .json.")
 
     def add(self, path: Path) -> None:
         """Read a batch, unless its content was counted before, and keep the state."""
@@ -120,7 +132,7 @@ class _Session:
         try:
             post_alarm(webhook, report, words)
         except InputError as error:
-            self.errors.print(f"osls: {error}", markup=False, highlight=False, soft_wrap=True)
+            self.complain(error)
 
     def follow(self, folder: Path) -> None:
         """Look into a folder again and again, until interrupted."""
@@ -138,19 +150,24 @@ class _Session:
                 self.say("Stopped.")
 
     def _try(self, path: Path) -> None:
-        """Add a file. If it is bad, name it and go on: it is read again only if it changes."""
+        """Add a file. If it is bad, or the page cannot be written, say so and go on.
+
+        A file is read again only if it changes; the page is written again with the next one.
+        """
         added = self.added
         try:
             self.add(path)
+            if self.added > added:
+                self.publish()
         except (ValueError, OSError) as error:
-            self.errors.print(f"osls: {printable(error, lines=False)}", soft_wrap=True)
-        if self.added > added:
-            self.publish()
+            self.complain(error)
 
     def publish(self) -> None:
-        """Write the timeline as a page, as CSV and as JSON."""
+        """Write the timeline as a page, as CSV and as JSON; first the gauges, which may wake somebody up."""
         if not self.monitor.batches:
             return
+        if self.options.prometheus is not None:
+            write_gauges(self.monitor, self.options.prometheus)
         out = self.options.out
         page = render_timeline(self.monitor, model=str(self.options.model), command=self.options.as_command())
         write_atomically(out, page)
@@ -158,8 +175,9 @@ class _Session:
         state = self.monitor.to_dict()
         history = {key: state[key] for key in ("classes", "level", "against", "reference", "batches")}
         write_atomically(out.with_suffix(".json"), json.dumps(history, indent=1) + "\n")
-        if self.options.prometheus is not None:
-            write_gauges(self.monitor, self.options.prometheus)
+
+    def complain(self, error: Exception) -> None:
+        self.errors.print(f"osls: {printable(error, lines=False)}", soft_wrap=True)
 
     def say(self, text: str, style: str | None = None) -> None:
         self.screen.print(text, style=style, soft_wrap=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 from rich.table import Table
 
@@ -32,14 +34,21 @@ def run_own(path: str, label: str, methods: Sequence[str], *, draws: int, seed: 
     X, y = read_labelled(path, label)
     runs = list(hold_out_in_turn(X, y, methods, draws=draws, seed=seed))
     out.mkdir(parents=True, exist_ok=True)
-    with (out / "own.csv").open("w", newline="", encoding="utf-8") as file:
+    written = out / _file_name(path, joblib.hash((X, y, list(methods), draws, seed)))
+    with written.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(runs)
     screen = Screen()
     screen.print(_summary(runs, methods))
-    screen.print(f"{len(runs)} runs, in {out / 'own.csv'}")
+    screen.print(f"{len(runs)} runs, in {written}", soft_wrap=True)
     return 0
+
+
+def _file_name(path: str, content: str) -> str:
+    """Name a file after the table, what is in it and what was asked, so that none replaces another."""
+    stem = re.sub(r"[^\w-]+", "-", path.rstrip("/").rpartition("/")[2].partition(".")[0]).strip("-")
+    return f"{stem or 'own'}-{content[:8]}.csv"
 
 
 def read_labelled(path: str, label: str) -> tuple[AnyArray, AnyArray]:

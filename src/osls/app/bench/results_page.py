@@ -141,7 +141,7 @@ def _sizes(rows: Sequence[Row]) -> str:
 
     return (
         f"{span('n_source')} labelled and {span('n_target')} unlabelled rows, {span('k')} known classes, "
-        f"{span('novel_true', 100)}\N{NO-BREAK SPACE}% novel."
+        f"{span('novel_true', 100)}% novel."
     )
 
 

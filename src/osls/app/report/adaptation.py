@@ -306,6 +306,7 @@ def _group(answer: Answer, group: Group, columns: Sequence[str]) -> dict[str, An
         "resembles": group.resembles,
         "words": [word for trait in group.traits for word in trait.words],
         "traits": [trait.sentence for trait in group.traits if not trait.words],
+        "apart": [trait.sentence for trait in group.apart],
         "examples": examples(answer, group.rows[: _TYPICAL[answer.kind]], columns),
     }
 

@@ -16,19 +16,28 @@ from osls._core.arrays import Ints
 from osls._core.extras import require
 from osls.app.answer import Answer
 from osls.app.files.guards import PICTURE_FORMATS
-from osls.app.report.traits import Trait, data_columns, id_columns, text_column, traits_of, without_header
+from osls.app.report.traits import (
+    Trait,
+    apart_from_each_other,
+    data_columns,
+    id_columns,
+    text_column,
+    traits_of,
+    without_header,
+)
 from osls.app.report.wording import number, percent, shown
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of the target that are novel in the same way."""
+    """Rows of the target that are novel in the same way; ``apart`` tells them from the other groups."""
 
     rows: Ints
     share: float
     interval: tuple[float, float]
     purity: float
     traits: tuple[Trait, ...]
+    apart: tuple[Trait, ...]
     resembles: str | None
 
 
@@ -37,7 +46,9 @@ def find_groups(answer: Answer, *, seed: int = 0) -> tuple[Group, ...]:
     found = answer.discovery.groups
     if not found:
         return ()
-    traits = traits_of(answer, [group.rows for group in found], seed=seed)
+    rows = [group.rows for group in found]
+    traits = traits_of(answer, rows, seed=seed)
+    apart = apart_from_each_other(answer, rows, seed=seed)
     return tuple(
         Group(
             group.rows,
@@ -45,9 +56,10 @@ def find_groups(answer: Answer, *, seed: int = 0) -> tuple[Group, ...]:
             group.interval,
             group.purity,
             told,
+            others,
             None if group.nearest is None else shown(str(group.nearest)),
         )
-        for group, told in zip(found, traits, strict=True)
+        for group, told, others in zip(found, traits, apart, strict=True)
     )
 
 
@@ -114,7 +126,10 @@ def examples(answer: Answer, rows: Ints, columns: Sequence[str] = ()) -> list[Ex
         likely = int(np.argmax([float(record[c]) for c in proba])) if set(proba) <= set(frame.columns) else 0
         novelty = float(record["novel"])
         content = _content(answer, part.iloc[i], columns, texts)
-        name = ", ".join(shown(record[c], 40) for c in ids) or _row_name(answer, part, i, int(row))
+        # In a table the heading says that it is a row; beside a text a number alone says nothing.
+        start = {"row": "row\u00a0"} if answer.kind == "text" else {}
+        named = ", ".join(start.get(c, "") + shown(record[c], 40) for c in ids)
+        name = named or _row_name(answer, part, i, int(row))
         made.append(Example(name, novelty, percent(novelty), shown(known[likely]), **content))
     return made
 

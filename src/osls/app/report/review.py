@@ -119,5 +119,6 @@ def _group(answer: Answer, group: Group, rows: dict[int, Any]) -> dict[str, Any]
         "purity": percent(group.purity),
         "nearest": group.resembles,
         "traits": [trait.sentence for trait in group.traits],
+        "apart": [trait.sentence for trait in group.apart],
         "rows": [int(row) for row in group.rows if int(row) in rows],
     }

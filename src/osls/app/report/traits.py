@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
@@ -16,10 +17,8 @@ from osls._core.arrays import Floats, Ints
 from osls.app.answer import Answer
 from osls.app.report.wording import number, percent, shown
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _MAX_TRAITS = 5
+_MAX_APART = 3
 _MAX_WORDS = 10
 _SAMPLE = 3000
 _FEWEST_KNOWN = 10
@@ -101,6 +100,23 @@ def traits_of(answer: Answer, groups: Sequence[Ints], *, seed: int = 0) -> list[
         for traits, part in zip(by_group, parts, strict=True):
             traits += _column_traits(column, part, background[column])
     return [tuple(sorted(traits, key=lambda t: -t.strength)[:_MAX_TRAITS]) for traits in by_group]
+
+
+def apart_from_each_other(
+    answer: Answer, groups: Sequence[Ints], *, seed: int = 0
+) -> list[tuple[Trait, ...]]:
+    """Traits of every group against the rows of the other groups; telling words regard them already."""
+    if len(groups) < 2 or answer.kind != "table":
+        return [() for _ in groups]
+    rng = np.random.default_rng(seed)
+    frames = [answer.target_rows.iloc[_sampled(rows, rng)] for rows in groups]
+    columns = [c for c in data_columns(answer) if _mean_length(answer.target_rows[c]) <= _TEXT_LENGTH]
+    found = []
+    for j, frame in enumerate(frames):
+        others = pd.concat([other for i, other in enumerate(frames) if i != j])
+        traits = [trait for c in columns for trait in _column_traits(c, frame[c], others[c])]
+        found.append(tuple(sorted(traits, key=lambda t: -t.strength)[:_MAX_APART]))
+    return found
 
 
 def _sampled(rows: Ints, rng: np.random.Generator) -> Ints:

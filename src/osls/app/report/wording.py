@@ -45,6 +45,13 @@ class Headline:
     def __str__(self) -> str:
         return f"{self.sentence} {self.addition}".strip()
 
+    def in_two(self) -> tuple[str, str]:
+        """A sentence to print large, and the rest; a reason not to trust an answer is long, so it is rest."""
+        if self.tone != "stop":
+            return self.sentence, self.addition
+        warning, _, reason = self.sentence.partition(": ")
+        return f"{warning}.", f"{_capital(reason)} {self.addition}"
+
 
 def percent(share: float) -> str:
     """A share in as many digits as a person can use.

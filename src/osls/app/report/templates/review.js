@@ -174,10 +174,14 @@
     box.appendChild(make("p", "soft small", known
       ? known.size + " rows; " + known.purity + " sure on average" + (known.nearest ? "; nearest known class: " + known.nearest : "")
       : rows.length + " rows"));
-    if (known && known.traits.length) {
-      var traits = make("ul", "traits");
-      known.traits.forEach(function (trait) { traits.appendChild(make("li", "", trait)); });
-      box.appendChild(traits);
+    if (known) {
+      [["Against the known rows:", known.traits], ["Against the other groups:", known.apart]].forEach(function (part) {
+        if (!part[1].length) { return; }
+        box.appendChild(make("p", "", part[0]));
+        var traits = make("ul", "traits");
+        part[1].forEach(function (trait) { traits.appendChild(make("li", "", trait)); });
+        box.appendChild(traits);
+      });
     }
     if (group in state.into) {
       var merged = make("p", "", "Merged into " + title(target(group)) + (nameOf(group) ? ", " + nameOf(group) : "") + ". ");
