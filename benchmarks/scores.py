@@ -27,7 +27,7 @@ from osls.training.learners import cross_fit_all
 from osls.training.sampling import assign_folds
 
 VIOLATIONS = (
-    *("clean", "none", "missing", "noise", "rotate", "overlap"),
+    *("clean", "none", "missing", "noise", "rotate", "looks", "overlap"),
     *("leak", "duplicates", "tiny", "subpopulation", "half-inside"),
 )
 # Kinds that come in degrees, and how strong they are unless said otherwise.
@@ -86,8 +86,12 @@ class ScoresOnly(PULSE):
 
 @dataclass(frozen=True)
 class Answer:
-    """What PULSE concludes from scores: shares and intervals of k + 1 classes, and the p-value."""
+    """What PULSE concludes from scores: shares and intervals of k + 1 classes, and the p-value.
 
+    ``marginal`` is the mix among the known classes, also where nothing known was found.
+    """
+
+    marginal: np.ndarray
     mix: np.ndarray
     interval: np.ndarray
     bound: np.ndarray
@@ -107,7 +111,7 @@ def answer(scores: HeldOutScores, *, seed: int, replicates: int = 100) -> Answer
     interval = estimator.interval(scores, mix, level=0.95, repeats=replicates, rng=rng)
     known = bbe_interval(*scores.domain(marginal), 0.05, positive_weight=scores.weights(marginal))
     bound = joint_range(scores.domain_source, scores.y, scores.domain_target)
-    return Answer(mix, interval, bound, (1 - known.high, 1 - known.low), p_value)
+    return Answer(marginal, mix, interval, bound, (1 - known.high, 1 - known.low), p_value)
 
 
 def judge_intervals(answer: Answer, truth: np.ndarray) -> dict[str, float]:
