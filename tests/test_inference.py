@@ -124,7 +124,8 @@ def sure_scores(y, *, wrong=0, sure=0.9):
     labels = y.copy()
     labels[:wrong] = 1 - labels[:wrong]
     proba = np.where(y[:, None] == [0, 1], sure, 1 - sure)
-    return HeldOutScores(labels, proba, proba, proba, proba)
+    domain = np.column_stack([proba, np.full(len(y), 0.5)]) / 1.5
+    return HeldOutScores(labels, proba, proba, domain, domain)
 
 
 class TestCause:
