@@ -18,17 +18,20 @@ from osls import PULSE
 from osls._core.validation import check_folds
 from osls.app.bench.draws import draw_problem
 from osls.base import Adaptation
-from osls.datasets import OSLSProblem
+from osls.datasets import OSLSProblem, change_looks, simulate_osls
 from osls.inference.mix import MixFromScores
 from osls.shift.joint import joint_range
 from osls.shift.scores import HeldOutScores
 from osls.theory import bbe_interval
+from osls.training.learners import cross_fit_all
 from osls.training.sampling import assign_folds
 
 VIOLATIONS = (
-    *("clean", "none", "missing", "noise", "rotate", "overlap"),
+    *("clean", "none", "missing", "noise", "rotate", "looks", "overlap"),
     *("leak", "duplicates", "tiny", "subpopulation", "half-inside"),
 )
+# Kinds that come in degrees, and how strong they are unless said otherwise.
+STRENGTHS = {"leak": 0.2, "looks": 0.3, "label-noise": 0.2}
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,20 @@ class Case:
     kind: str = "clean"
     rows: int | None = None
     model: str = "auto"
+    strength: float | None = None
 
     @property
     def name(self) -> str:
         extra = ("" if self.rows is None else f"-{self.rows}") + (
             "" if self.model == "auto" else f"-{self.model}"
         )
-        return f"{self.data}{extra}-{self.kind}-{self.draw}"
+        kind = self.kind if self.strength is None else f"{self.kind}-{self.strength:g}"
+        return f"{self.data}{extra}-{kind}-{self.draw}"
+
+    @property
+    def degree(self) -> float:
+        """How strong the violation is, for kinds that come in degrees."""
+        return STRENGTHS[self.kind] if self.strength is None else self.strength
 
 
 class ScoresOnly(PULSE):
@@ -57,10 +67,13 @@ class ScoresOnly(PULSE):
     def _adapt_by_cross_fitting(self, task: Any, advance: Any) -> Adaptation:
         m = task.X_target.shape[0]
         source_learner, learner = self._learners(task, advance)
-        n_folds = check_folds(task.y, task.classes, self.n_folds, m)
+        n_folds = check_folds(task.y, task.classes, self._n_folds(len(task.y) + m), m)
         fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
-        f_s = self._classify_source(source_learner, task, fold)
-        joint = np.array([self._model_jointly(learner, task, n_folds).scores for _ in range(self.joint_fits)])
+        works = [self._class_work(source_learner, task, fold)]
+        works += [(learner, self._domain_task(task, n_folds)) for _ in range(self.joint_fits)]
+        classes, *joints = cross_fit_all(works)
+        f_s = self._calibrated(classes, task, fold)
+        joint = np.array([models.scores for models in joints])
         self.parts = {"y": task.y, "classes": f_s.scores, "joint": joint}
         return Adaptation(task.source_marginal, 0.0, np.zeros((m, task.k + 1)))
 
@@ -73,8 +86,12 @@ class ScoresOnly(PULSE):
 
 @dataclass(frozen=True)
 class Answer:
-    """What PULSE concludes from scores: shares and intervals of k + 1 classes, and the p-value."""
+    """What PULSE concludes from scores: shares and intervals of k + 1 classes, and the p-value.
 
+    ``marginal`` is the mix among the known classes, also where nothing known was found.
+    """
+
+    marginal: np.ndarray
     mix: np.ndarray
     interval: np.ndarray
     bound: np.ndarray
@@ -94,7 +111,7 @@ def answer(scores: HeldOutScores, *, seed: int, replicates: int = 100) -> Answer
     interval = estimator.interval(scores, mix, level=0.95, repeats=replicates, rng=rng)
     known = bbe_interval(*scores.domain(marginal), 0.05, positive_weight=scores.weights(marginal))
     bound = joint_range(scores.domain_source, scores.y, scores.domain_target)
-    return Answer(mix, interval, bound, (1 - known.high, 1 - known.low), p_value)
+    return Answer(marginal, mix, interval, bound, (1 - known.high, 1 - known.low), p_value)
 
 
 def judge_intervals(answer: Answer, truth: np.ndarray) -> dict[str, float]:
@@ -133,7 +150,7 @@ def held_out_scores(case: Case, cache: Path) -> tuple[HeldOutScores, np.ndarray]
         parts = {"source_classifier": case.model, "discriminator": case.model}
         model = ScoresOnly(random_state=case.draw, **parts).fit(**problem.training_data())
         cache.mkdir(parents=True, exist_ok=True)
-        parts = {name: _small(value) for name, value in vars(model.scores).items()}
+        parts = {name: _small(value) for name, value in vars(model.scores).items() if value is not None}
         part = path.with_suffix(".part.npz")
         np.savez(part, truth=problem.target_marginal, **parts)
         part.rename(path)
@@ -153,6 +170,8 @@ def make_problem(case: Case) -> OSLSProblem:
     """Draw the problem of a case, its target changed as the case's kind says."""
     if case.data == "gaussian":
         problem = _gaussian(case.draw, novel=case.kind != "none")
+    elif case.data == "rings":
+        problem = _rings(case.draw, novel=case.kind != "none")
     else:
         config: dict[str, Any] = {"name": case.data}
         if case.rows is not None:
@@ -168,7 +187,9 @@ def make_problem(case: Case) -> OSLSProblem:
         "noise": _add_noise,
         "rotate": _rotate,
         "overlap": _overlap,
-        "leak": _leak,
+        "looks": lambda p, r: change_looks(p, case.degree, random_state=case.draw),
+        "label-noise": lambda p, r: _mislabel(p, case.degree, r),
+        "leak": lambda p, r: _leak(p, case.degree, r),
         "duplicates": _duplicate,
         "tiny": _shrink_class,
         "subpopulation": _drop_half_of_a_class,
@@ -178,14 +199,22 @@ def make_problem(case: Case) -> OSLSProblem:
 
 def _gaussian(draw: int, *, novel: bool, rows: int = 1500, k: int = 3) -> OSLSProblem:
     """Four classes of unit variance in five dimensions, means at distance of about five."""
-    from osls.datasets import simulate_osls
-
     rng = np.random.default_rng([draw, 2])
     means = rng.normal(size=(k + novel, 5))
     means *= 3.5 / np.linalg.norm(means, axis=1, keepdims=True)
     y = rng.integers(k + novel, size=rows)
     X = means[y] + rng.normal(size=(rows, 5))
     return simulate_osls(X, y, novel=[k] if novel else [], random_state=draw)
+
+
+def _rings(draw: int, *, novel: bool, rows: int = 2000, k: int = 5) -> OSLSProblem:
+    """Rings around each other in three dimensions, the thickness of each a seventh of the way to the next."""
+    rng = np.random.default_rng([draw, 3])
+    y = rng.integers(k + novel, size=rows)
+    direction = rng.normal(size=(rows, 3))
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    X = direction * (1 + y + rng.normal(0, 0.15, size=rows))[:, None]
+    return simulate_osls(X, y, novel=int(novel), random_state=draw)
 
 
 def _retarget(problem: OSLSProblem, X: np.ndarray, y: np.ndarray) -> OSLSProblem:
@@ -226,10 +255,19 @@ def _overlap(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
     return replace(problem, X_target=X)
 
 
-def _leak(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
-    """A fifth of the target's rows are copies of source rows."""
+def _mislabel(problem: OSLSProblem, share: float, rng: np.random.Generator) -> OSLSProblem:
+    """A share of the source rows has the label of another class, each of them as likely."""
+    y, k = problem.y_source.copy(), len(problem.classes)
+    wrong = np.flatnonzero(rng.random(len(y)) < share)
+    number = np.searchsorted(problem.classes, y[wrong])
+    y[wrong] = problem.classes[(number + rng.integers(1, k, size=len(wrong))) % k]
+    return replace(problem, y_source=y)
+
+
+def _leak(problem: OSLSProblem, share: float, rng: np.random.Generator) -> OSLSProblem:
+    """A share of the target's rows are copies of source rows."""
     m = len(problem.y_target)
-    rows = rng.choice(len(problem.y_source), m // 4)
+    rows = rng.choice(len(problem.y_source), round(m * share / (1 - share)))
     X = np.concatenate([problem.X_target, problem.X_source[rows]])
     return _retarget(problem, X, np.concatenate([problem.y_target, problem.y_source[rows]]))
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-__all__ = ["results_page", "trust_table"]
+__all__ = ["SHOWN_ELSEWHERE", "figures_table", "results_page", "trust_table"]
 
 # Titles, and how to make them, of results that are not of a study.
 _KNOWN = {
@@ -55,10 +55,6 @@ _KNOWN = {
         "The monitor: false alarms, small changes that stay, intervals of batches",
         "`python benchmarks/monitoring.py`.",
     ),
-    "violations": (
-        "What the verdict says of violated assumptions",
-        "`python benchmarks/violations.py`. Of earlier verdicts and intervals.",
-    ),
     "theorem1_rate": ("The rate of theorem 1", "`python benchmarks/theorem1_rate.py --draws 40`."),
     "theorem2": ("Theorem 2: CVIR finds the separating direction", "`python benchmarks/theorem2.py`."),
     "theorem3": (
@@ -102,16 +98,15 @@ _FIRST = (
     "coverage_pulse",
     "coverage_real",
     "novelty",
-    "violations",
 )
 # Other pages of results, and what is on them.
 _PARTS = {
-    "trust": ("coverage_scores", "coverage_pulse", "coverage_real", "novelty", "violations", "monitoring"),
+    "trust": ("coverage_scores", "coverage_pulse", "coverage_real", "novelty", "monitoring"),
     "speed": ("speed", "demo", "serving", "streaming", "dask_scoring", "ddp"),
     "theory": ("theorem1_rate", "theorem2", "theorem3", "gaussian_toy", "purity", "shifts", "toolbox"),
 }
 # On the page of the method: what may be trusted.
-_SHOWN_ELSEWHERE = {"trust"}
+SHOWN_ELSEWHERE = {"trust", "violations", "causes", "sets"}
 _METRICS = ("acc_all", "test_acc_all", "acc_seen", "acc_novel", "mpe_seen", "mpe_novel", "h_score", "seconds")
 _MOST_ROWS = 60
 _HELD = {True: "held", False: "**not held**", None: "not used"}
@@ -123,7 +118,7 @@ def results_page(folder: Path, part: str = "studies") -> str:
     What belongs to no other part belongs to the studies, so that nothing is left out or shown twice.
     """
     names = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"}
-    elsewhere = {name for names_of_part in _PARTS.values() for name in names_of_part} | _SHOWN_ELSEWHERE
+    elsewhere = {name for names_of_part in _PARTS.values() for name in names_of_part} | SHOWN_ELSEWHERE
     wanted = names - elsewhere if part == "studies" else names & set(_PARTS[part])
     ordered = [name for name in _FIRST if name in wanted] + sorted(wanted - set(_FIRST))
     # Pages of parts lie in a folder of their own, beside the pictures.
@@ -156,6 +151,14 @@ def trust_table(path: Path) -> str:
         for row in rows
     ]
     return _table(["data, models, problems", *_TRUST], cells)
+
+
+def figures_table(path: Path) -> str:
+    """The rows of a file of results as a table; the commit, the same for all of them, below it."""
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    commits = ", ".join(sorted({row["commit"] for row in rows}))
+    shown = [{key: value for key, value in row.items() if key != "commit"} for row in rows]
+    return f"{_figures(shown)}\n\nMade at commit {commits}."
 
 
 def _pages(folder: Path) -> str:

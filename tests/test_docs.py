@@ -19,7 +19,7 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS))
 
 import gallery  # noqa: E402
-from benchmark_results import results_page  # noqa: E402
+from benchmark_results import SHOWN_ELSEWHERE, figures_table, results_page  # noqa: E402
 from commands import walk  # noqa: E402
 from paper_claims import Finding, reproduction_page  # noqa: E402
 from run_blocks import with_printed  # noqa: E402
@@ -173,8 +173,18 @@ def test_every_result_is_shown_once():
     titles = [title for page in pages for title in re.findall(r"^## (.*)$", page, re.MULTILINE)]
     assert len(titles) == len(set(titles))
     names = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"}
-    # The table of trust.json is on the page of the method.
-    assert len(titles) == len(names) - 1
+    # The tables of these are on the page of the method.
+    method = (DOCS / "method" / "trust.md").read_text(encoding="utf-8")
+    assert len(titles) == len(names - SHOWN_ELSEWHERE)
+    assert {"trust", *re.findall(r"<!-- figures: (\w+) -->", method)} == SHOWN_ELSEWHERE
+
+
+def test_figures_are_shown_as_a_table_with_their_commit(tmp_path):
+    rows = [{"kind": "clean", "draws": 20, "misses": 0.05, "commit": "abc1234"}]
+    (tmp_path / "some.json").write_text(json.dumps(rows))
+    assert figures_table(tmp_path / "some.json") == (
+        "| kind | draws | misses |\n| ---: | ---: | ---: |\n| clean | 20 | 0.05 |\n\nMade at commit abc1234."
+    )
 
 
 def claims_in(page: str) -> list[list[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,9 +15,10 @@ from sklearn.datasets import load_digits
 import osls
 from answers import quick_pulse
 from osls import PULSE
-from osls._core.copies import copies_among, shared_rows
+from osls._core.copies import SharedRows, copies_among, shared_rows
 from osls.datasets import simulate_osls
-from osls.inference import Check, Diagnostics, TrustWarning, diagnose, novelty_test
+from osls.inference import Cause, Check, Diagnostics, TrustWarning, diagnose, novelty_test
+from osls.inference.cause import leaks, likely_cause, wrong_labels
 from osls.inference.diagnostics import known_probability
 from osls.inference.prediction_sets import PredictionSets
 from osls.shift.joint import joint_range
@@ -116,6 +119,62 @@ class TestVerdict:
             Diagnostics(())["nothing of that name"]
 
 
+def sure_scores(y, *, wrong=0, sure=0.9):
+    """Scores of a classifier that names classes 0 and 1 rightly, but for ``wrong`` rows at the start."""
+    labels = y.copy()
+    labels[:wrong] = 1 - labels[:wrong]
+    proba = np.where(y[:, None] == [0, 1], sure, 1 - sure)
+    domain = np.column_stack([proba, np.full(len(y), 0.5)]) / 1.5
+    return HeldOutScores(labels, proba, proba, domain, domain)
+
+
+class TestCause:
+    def test_each_cause_is_named(self):
+        y = np.arange(400) % 2
+        nobody, everybody = np.zeros(400, dtype=bool), np.ones(400, dtype=bool)
+        clean, noisy = sure_scores(y), sure_scores(y, wrong=80)
+        copied = SharedRows(count=40, share=0.1, by_chance=0.0)
+        assert likely_cause(clean, 0.0, nobody).name == "label shift only"
+        assert likely_cause(clean, 0.3, nobody).name == "novel class"
+        assert likely_cause(clean, 0.3, y == 0).name == "changed looks"
+        assert likely_cause(noisy, 0.3, nobody).name == "wrong labels"
+        assert likely_cause(noisy, 0.3, everybody, copied).name == "copies"
+
+    def test_copies_by_chance_are_no_leak(self):
+        assert leaks(SharedRows(count=10, share=0.05, by_chance=0.02))
+        assert not leaks(SharedRows(count=10, share=0.05, by_chance=0.03))
+        assert not leaks(SharedRows(count=2, share=0.05, by_chance=0.0))
+
+    def test_errors_of_an_unsure_classifier_are_no_wrong_labels(self):
+        # A fifth is wrong in both, but in one of them only where the classifier is unsure.
+        y = np.arange(400) % 2
+        scores = sure_scores(y, wrong=80)
+        unsure = scores.class_source.copy()
+        unsure[:200] = 0.5 + (unsure[:200] - 0.5) / 10
+        assert wrong_labels(scores)[0] == pytest.approx(0.2)
+        assert 0.15 < wrong_labels(scores)[1] < 0.2
+        assert wrong_labels(replace(scores, class_source=unsure)) == (0.0, 0.0)
+
+    def test_a_classifier_that_is_mostly_wrong_says_nothing(self):
+        assert wrong_labels(sure_scores(np.arange(400) % 2, wrong=240))[1] == 0
+
+    def test_wrong_labels_fail_a_check_and_are_given_as_the_cause(self):
+        found = diagnose(sure_scores(np.arange(400) % 2, wrong=80), np.array([0.5, 0.5, 0.0]))
+        assert not found["labels agree"].passed
+        assert found.verdict.reasons[-1] == "Most likely cause: labels of the source are wrong."
+
+    def test_a_verdict_without_a_violation_names_no_cause(self):
+        absent = Check("every class present", 0, 0.002, False, "absent", "upper bound only")
+        verdict = Diagnostics((absent,), cause=Cause("novel class")).verdict
+        assert verdict.reasons == ("absent",)
+
+    def test_a_fit_with_changed_classes_names_them(self):
+        X, y, X_target = gaussian(np.random.default_rng(0), shift=1.2)
+        with pytest.warns(TrustWarning, match="look different now"):
+            model = trees().fit(X, y, X_target=X_target)
+        assert model.diagnostics_.cause.name == "changed looks"
+
+
 def test_known_probability_is_the_ratio_of_densities():
     # Two score values; source (1/4, 3/4), target (5/8, 3/8), alpha = 1/2: kappa = alpha p_s / p_t = .2 and 1.
     source = np.array([0.1, 0.9, 0.9, 0.9])
@@ -138,6 +197,25 @@ def test_diagnose_takes_scores_of_one_discriminator():
     assert shares[-1] == pytest.approx(1)
 
 
+class TestPresence:
+    """Of 400 target rows, a class is estimated at ``rows`` of them, and its interval starts at ``low``."""
+
+    def check(self, rows: float, low: float) -> Check:
+        share = rows / 400
+        interval = np.array([[low, 2 * share], [0.4, 1.0], [0.0, 0.1]])
+        scores = sure_scores(np.arange(400) % 2)
+        return diagnose(scores, np.array([share, 1 - share, 0.0]), interval)["every class present"]
+
+    def test_an_estimate_of_a_few_rows_may_be_none(self):
+        assert not self.check(rows=4, low=0.0).passed
+
+    def test_an_uncertain_share_is_not_absence(self):
+        assert self.check(rows=12, low=0.0).passed
+
+    def test_a_few_rows_that_are_certain_are_there(self):
+        assert self.check(rows=4, low=0.0075).passed
+
+
 class TestOverlap:
     """Scores of a domain model: source rows of class 1 lie where half of the novel rows lie."""
 
@@ -156,6 +234,17 @@ class TestOverlap:
         assert not check.passed
         assert "'dog'" in check.message
         assert found.verdict.status != "no violation seen"
+
+    def test_more_may_be_rejected_where_known_classes_are_confused(self):
+        # Forty of the rows of class 1 are called novel; thirty of them are taken for class 0 as well.
+        scores = self.scores(rejected=40)
+        confused = scores.class_source.copy()
+        confused[100:130] = [0.9, 0.1]
+        check = diagnose(replace(scores, class_source=confused), np.array([0.25, 0.25, 0.5]))[
+            "every class accepted"
+        ]
+        assert check.limit == pytest.approx(0.35 + 0.3)
+        assert check.passed
 
     def test_separate_classes_pass(self):
         found = diagnose(self.scores(rejected=0), np.array([0.25, 0.25, 0.5]))

@@ -163,7 +163,8 @@ def test_what_is_not_identified_may_be_off_in_either_direction(table):
 def test_an_absent_class_bounds_its_own_share_alone(table):
     absent = Check("every class present", 0.0, 0.01, False, "'b' may be gone.", "upper bound only")
     found = describe_verdict(replace(table, diagnostics=Diagnostics((absent,), {})))
-    assert found["words"] == "The share of a known class is an upper bound. The other figures hold."
+    said = "The share of a known class is an upper bound. Nothing speaks against the others."
+    assert found["words"] == said
     assert found["reasons"] == ("'b' may be gone.",)
 
 

@@ -168,7 +168,8 @@ class PULSE(Growing):
         The novel share that this test would detect with a power of 80 % (not with recipe="paper").
     diagnostics_ : Diagnostics
         Checks of the assumptions; ``diagnostics_.verdict`` says whether no violation was seen, a share
-        is only an upper bound, the mix is not identified, or the answer is not to be trusted, and why.
+        is only an upper bound, the mix is not identified, or the answer is not to be trusted, and why;
+        ``diagnostics_.cause`` names what most likely changed.
     expected_accuracy_, source_expected_accuracy_ : ExpectedAccuracy
         Expected share of right answers in the target, overall with an interval and by class, without its
         labels: of ``target_labels_``, and of the source classifier as it was.

@@ -18,6 +18,7 @@ from sklearn.isotonic import IsotonicRegression
 from osls._core.arrays import Bools, Floats, effective_size
 from osls._core.copies import SharedRows
 from osls._core.saving import saveable
+from osls.inference.cause import COPIED, WRONG, Cause, leaks, likely_cause, wrong_labels
 from osls.inference.separation import groups_of, pairwise_area
 from osls.mixture import BBE, DEDPUL
 from osls.shift.scores import HeldOutScores
@@ -26,6 +27,9 @@ from osls.shift.scores import HeldOutScores
 # "not identified": the data also fits other mixes, and the error can go either way.
 Status = Literal["no violation seen", "upper bound only", "not identified", "do not trust"]
 _ORDER: tuple[Status, ...] = ("no violation seen", "upper bound only", "not identified", "do not trust")
+
+# Those that something must have caused: that a class may be absent is no violation.
+_ASSUMPTION_FAILED: tuple[Status, ...] = ("not identified", "do not trust")
 
 
 class TrustWarning(UserWarning):
@@ -60,17 +64,24 @@ class Verdict:
 @saveable
 @dataclass(frozen=True, repr=False)
 class Diagnostics:
-    """All checks of a fit, and curves to plot (name -> (x, y))."""
+    """All checks of a fit, curves to plot (name -> (x, y)), and what most likely changed.
+
+    ``cause`` is None for models of an earlier version.
+    """
 
     checks: tuple[Check, ...]
     curves: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
+    cause: Cause | None = None
 
     @property
     def verdict(self) -> Verdict:
         """The worst consequence among the failed checks decides; their messages say why."""
         failed = [check for check in self.checks if not check.passed]
         status = max((check.consequence for check in failed), key=_ORDER.index, default=_ORDER[0])
-        return Verdict(status, tuple(check.message for check in failed))
+        reasons = [check.message for check in failed]
+        if self.cause is not None and status in _ASSUMPTION_FAILED:
+            reasons.append(str(self.cause))
+        return Verdict(status, tuple(reasons))
 
     def __repr__(self) -> str:
         # Without the messages: they say what a failed check means, and most checks pass.
@@ -89,17 +100,21 @@ class Diagnostics:
 
 
 _TINY = 1e-6
-# Limits, tuned on some draws of Gaussian classes and digits, validated on others (benchmarks/violations.py).
-_SOURCE_REJECTED = 0.1
-_CLASS_REJECTED = 0.25
-_AMBIGUOUS = 0.35
+# Limits, tuned on Gaussian classes, digits, satimage and penbased, and looked at on four other data sets
+# (benchmarks/violations.py). The first three are raised by what the known classes lose to each other on
+# held-out source rows: where those are hard to tell apart, a new class is no easier, and nothing is wrong.
+_SOURCE_REJECTED = 0.15
+_CLASS_REJECTED = 0.35
+_AMBIGUOUS = 0.38
+_PER_ERROR = 0.5
+# In the median class, from which on it is most classes that are called novel.
+_SPREAD = 0.05
 _ACCEPTED_Z = 2.5
 _ACCEPTED_AREA = 0.02
 _ABSENT = 0.002
 _SCARCE = 0.02
+_FEW = 5
 _MIN_CLASS = 20
-_MIN_SHARED = 3
-_SHARED = 0.005
 _MIN_BIN = 10
 _MIN_EFFECTIVE = 30
 _CALIBRATION = 0.15
@@ -167,30 +182,36 @@ def diagnose(
     known_mix = mix[:-1] / known if known > 0 else scores.source_marginal
     present = _present(mix, interval, names, len(scores.class_target))
     checks = [_effective_size(scores, known_mix), _calibration(scores), present, _told_apart(scores, names)]
-    checks.append(_enough_labels(scores, names))
+    checks += [_enough_labels(scores, names), _right_labels(scores)]
     if shared is not None:
         checks.append(_on_one_side(shared))
     if contradiction is not None:
         checks.append(_ends_agree(contradiction))
     curves = {}
-    checks += _assumption(scores, mix, known_mix, names)
+    rejected, alike = _assumption(scores, mix, known_mix, names)
+    checks += alike
     bin_checks, curves["top bin"] = _top_bin(scores, known_mix)
     checks += bin_checks
     if changed is not None:
         message = f"{changed:.0%} of the target still changed sides in the last round of training."
         checks.append(Check("convergence", changed, _UNSETTLED, changed <= _UNSETTLED, message))
-    return Diagnostics(tuple(checks), curves)
+    return Diagnostics(tuple(checks), curves, likely_cause(scores, float(mix[-1]), rejected, shared))
 
 
-def _assumption(scores: HeldOutScores, mix: Floats, known_mix: Floats, names: list[str]) -> list[Check]:
-    """Check whether the known classes look the same in the target as in the source."""
+def _assumption(
+    scores: HeldOutScores, mix: Floats, known_mix: Floats, names: list[str]
+) -> tuple[Bools, list[Check]]:
+    """Which source rows would be called novel, and checks whether the known classes look as they did."""
     source, target = scores.domain(known_mix)
     weight = scores.weights(known_mix)
     kappa_s, kappa_t = known_probability(source, target, weight, 1 - float(mix[-1]))
     rejected = kappa_s < 0.5
     by_class = scores.by_class(rejected)
     share = float(np.average(rejected, weights=weight)) if mix[-1] > 0 else 0.0
-    spread = float(np.median(by_class)) > _SOURCE_REJECTED / 2
+    spread = float(np.median(by_class)) > _SPREAD
+    confused = _confused(scores, known_mix)
+    error = float(np.average(confused, weights=weight))
+    limit = _SOURCE_REJECTED + _PER_ERROR * error
     worst = names[int(np.argmax(by_class * (mix[:-1] > _ABSENT)))]
     if spread:
         message = (
@@ -203,18 +224,27 @@ def _assumption(scores: HeldOutScores, mix: Floats, known_mix: Floats, names: li
             "class cannot be told apart from it, or part of it has become rare or looks different now."
         )
     consequence: Status = "do not trust" if spread else "not identified"
-    accepted = Check(
-        "source rows accepted", share, _SOURCE_REJECTED, share <= _SOURCE_REJECTED, message, consequence
-    )
-    return [
-        accepted,
-        *_overlap(scores, mix, by_class, kappa_t, names),
+    return rejected, [
+        Check("source rows accepted", share, limit, share <= limit, message, consequence),
+        *_overlap(scores, mix, by_class, scores.by_class(confused), kappa_t, error, names),
         _alike(source, target, weight, kappa_s >= 0.5, kappa_t >= 0.5),
     ]
 
 
+def _confused(scores: HeldOutScores, known_mix: Floats) -> Bools:
+    """Source rows that are taken for another known class, at the mix of the target."""
+    answers = (scores.class_source * (known_mix / scores.source_marginal)).argmax(axis=1)
+    return np.asarray(answers != scores.y)
+
+
 def _overlap(
-    scores: HeldOutScores, mix: Floats, by_class: Floats, kappa_target: Floats, names: list[str]
+    scores: HeldOutScores,
+    mix: Floats,
+    by_class: Floats,
+    confused: Floats,
+    kappa_target: Floats,
+    error: float,
+    names: list[str],
 ) -> list[Check]:
     """Check whether the novel class is separable from every known class, and the target rows are clear."""
     novel = float(mix[-1])
@@ -222,9 +252,9 @@ def _overlap(
         return []
     # The rejected share of a class with few rows is unreliable.
     counted = (mix[:-1] > _ABSENT) & (np.bincount(scores.y, minlength=len(names)) >= _MIN_CLASS)
-    rejected = np.where(counted, by_class, 0.0)
-    j = int(np.argmax(rejected))
-    worst = float(rejected[j])
+    limits = _CLASS_REJECTED + confused
+    j = int(np.argmax(np.where(counted, by_class - limits, -np.inf)))
+    worst, limit = (float(by_class[j]) if counted[j] else 0.0), float(limits[j])
     message = (
         f"{worst:.0%} of the source rows of {names[j]!r} would be called novel: the novel class overlaps it, "
         "or part of it has become rare or looks different now."
@@ -235,10 +265,11 @@ def _overlap(
         "Many target rows can be called neither known nor novel: the novel class overlaps the known ones, "
         "or some of them look different now."
     )
+    most = _AMBIGUOUS + _PER_ERROR * error
     bound: Status = "not identified"
     return [
-        Check("every class accepted", worst, _CLASS_REJECTED, worst <= _CLASS_REJECTED, message, bound),
-        Check("novel rows told apart", doubt, _AMBIGUOUS, doubt <= _AMBIGUOUS, unclear, bound),
+        Check("every class accepted", worst, limit, worst <= limit, message, bound),
+        Check("novel rows told apart", doubt, most, doubt <= most, unclear, bound),
     ]
 
 
@@ -272,14 +303,17 @@ def _difference(
 
 
 def _present(mix: Floats, interval: Floats | None, names: list[str], m: int) -> Check:
-    """Find a class that may be absent: its lower bound (or its estimate) is hardly above zero."""
-    low = mix[:-1] if interval is None else np.minimum(mix[:-1], interval[:-1, 0])
-    j = int(np.argmin(low))
+    """Find a class that may be absent: its interval reaches zero, and its estimate is a few rows at most.
+
+    An interval that reaches zero says no more than that the share is uncertain, if the estimate is larger.
+    """
+    j = int(np.argmin(mix[:-1]))
     bound = "" if interval is None else f" (at most {interval[j, 1]:.1%})"
     message = f"{names[j]!r} may be absent from the target{bound}: only an upper bound of its share is known."
-    value = float(low[j])
-    limit = _ABSENT if interval is None else 2 / m
-    return Check("every class present", value, limit, value > limit, message, "upper bound only")
+    value = float(mix[j])
+    limit = _ABSENT if interval is None else _FEW / m
+    present = value > limit or (interval is not None and interval[j, 0] > 2 / m)
+    return Check("every class present", value, limit, present, message, "upper bound only")
 
 
 def _told_apart(scores: HeldOutScores, names: list[str]) -> Check:
@@ -316,15 +350,24 @@ def _enough_labels(scores: HeldOutScores, names: list[str]) -> Check:
     return Check("labelled rows", float(counts[j]), _MIN_CLASS, enough, message, "not identified")
 
 
+def _right_labels(scores: HeldOutScores) -> Check:
+    share, at_least = wrong_labels(scores)
+    message = (
+        f"{share:.0%} of the answers that the source classifier is surest of contradict the labels: labels "
+        "are wrong, or these features say little about them."
+    )
+    return Check("labels agree", at_least, WRONG, at_least <= WRONG, message)
+
+
 def _on_one_side(shared: SharedRows) -> Check:
     """Find rows that stand in both tables, more than rows repeat by chance."""
-    leak = shared.count >= _MIN_SHARED and shared.share > _SHARED + 2 * shared.by_chance
+    leak = leaks(shared)
     example = "" if shared.example is None else " (row {} and row {}, counted from 0)".format(*shared.example)
     message = (
         f"{shared.count} target rows ({shared.share:.1%}) are copies of source rows{example}: the target "
         "must be new data. Remove them from one of the two sides."
     )
-    return Check("rows on one side only", shared.share, _SHARED, not leak, message)
+    return Check("rows on one side only", shared.share, COPIED, not leak, message)
 
 
 def _ends_agree(contradiction: float) -> Check:

@@ -64,6 +64,7 @@ _CHECK_WORDS = {
     "top bin size": "How many labelled rows the estimated share of known rows rests on.",
     "estimators agree": "How far apart two ways of estimating the share of known rows are.",
     "labelled rows": "How many labelled rows the smallest known class has.",
+    "labels agree": "The share of labels that the surest answers contradict, at the least.",
     "rows on one side only": "The share of new rows that are copies of labelled rows.",
     "bounds agree": "By how much the ends of the finite-sample bound contradict each other.",
     "classes told apart": "The area under the curve of the two known classes that are hardest to tell apart.",

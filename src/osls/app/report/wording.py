@@ -23,8 +23,9 @@ _UNSEEN = ("Cc", "Cf", "Cs")
 _JOINERS = "\u200c\u200d"
 
 STATUS_WORDS: dict[Status, str] = {
-    "no violation seen": "The checks saw no violation of what the method assumes.",
-    "upper bound only": "The share of a known class is an upper bound. The other figures hold.",
+    "no violation seen": "The checks saw no violation of what the method assumes. Novel rows that look "
+    "exactly like a known class are counted as known.",
+    "upper bound only": "The share of a known class is an upper bound. Nothing speaks against the others.",
     "not identified": "The data also fits other mixes: these shares may be too high or too low.",
     "do not trust": "A check that the method needs has failed. Do not act on these figures.",
 }
