@@ -19,10 +19,12 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from typer.testing import CliRunner
 
 import osls
 from conftest import FOREST, examples
 from osls import PULSE
+from osls.app.cli import app
 from osls.baselines import KPU, OpenSetEM, SourceOnly
 from osls.datasets import simulate_osls
 from osls.inference import TrustWarning, diagnose
@@ -394,6 +396,19 @@ class TestVerdict:
         assert "Do not trust these figures: " in answer.summary()
         assert "Verdict: do not trust" in repr(answer)
         assert len(repr(answer)) < 2000
+
+    def test_a_model_that_answers_later_says_it_again(self, tmp_path):
+        X, y, T = self.noise()
+        source, rows = (pd.DataFrame(part, columns=list("abc")) for part in (X, T))
+        with pytest.warns(TrustWarning):
+            osls.adapt(source.assign(kind=y), rows, label="kind", fast=True).write(tmp_path / "run")
+        rows.to_csv(tmp_path / "more.csv", index=False)
+        for words in (["predict"], ["monitor", "--state", str(tmp_path / "state.json")]):
+            files = [str(tmp_path / "run"), str(tmp_path / "more.csv"), "--out", str(tmp_path / words[0])]
+            files[-1] += ".csv" if words[0] == "predict" else ".html"
+            result = CliRunner().invoke(app, [words[0], *files, *words[1:]])
+            assert result.exit_code == 0, result.output
+            assert "the fit of this model was judged 'do not trust'; its report says why." in result.stderr
 
     def test_a_sound_answer_does_not_warn(self, wine):
         with warnings.catch_warnings():

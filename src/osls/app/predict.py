@@ -107,6 +107,17 @@ def load_adapted(model: Path) -> Adapted:
     return loaded
 
 
+def load_to_answer(model: Path) -> Adapted:
+    """Load a model whose answers others will use; say on stderr if its own were not to be trusted."""
+    adapted = load_adapted(model)
+    diagnostics = getattr(adapted.adapter, "diagnostics_", None)
+    if diagnostics is not None and diagnostics.verdict.status == "do not trust":
+        Screen(stderr=True).print(
+            f"{model}: the fit of this model was judged 'do not trust'; its report says why.", soft_wrap=True
+        )
+    return adapted
+
+
 def open_for(
     adapted: Adapted, path: str | Path, reading: ReadOptions
 ) -> tuple[RowFile, Iterator[tuple[Place, pd.DataFrame]]]:
@@ -130,7 +141,7 @@ def run_predict(
     """Predict every row of a file, batch by batch, and print how many of each class there are."""
     if out.suffix.lower() not in _SUFFIXES:
         raise InputError(f"{out}: predictions are written as {' or '.join(_SUFFIXES)}; change the extension.")
-    adapted = load_adapted(model)
+    adapted = load_to_answer(model)
     data, batches = open_for(adapted, rows, reading)
     with staged_file(out, overwrite=overwrite) as draft:
         counts = write_predictions(_predict_batches(adapted, data, batches), draft, safe_csv=safe_csv)

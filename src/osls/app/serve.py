@@ -23,7 +23,7 @@ from osls._core.arrays import AnyArray, Floats
 from osls._core.extras import require
 from osls.app.export import to_onnx
 from osls.app.files.reader import InputError, Place, missing_columns
-from osls.app.predict import Adapted, load_adapted
+from osls.app.predict import Adapted, load_to_answer
 from osls.app.tables.table_encoder import TableEncoder
 from osls.pulse import PULSE
 from osls.training.predictors import SklearnModels
@@ -233,7 +233,7 @@ def _parse(body: bytes) -> Any:
 def run_serve(model: Path, host: str, port: int, *, max_rows: int, max_bytes: int) -> None:
     """Serve until interrupted."""
     uvicorn = require("uvicorn", extra="serve")
-    adapted = load_adapted(model)
+    adapted = load_to_answer(model)
     hosts = _LOCAL if host in _LOCAL else ("*",)
     print(f"Serving {model} at http://{host}:{port}; Ctrl-C ends it.", flush=True)
     app = make_app(adapted, Limits(max_rows, max_bytes), hosts)

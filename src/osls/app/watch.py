@@ -28,7 +28,7 @@ from osls.app.files.guards import check_regular
 from osls.app.files.opening import is_table_file
 from osls.app.files.reader import InputError
 from osls.app.options import MonitorOptions
-from osls.app.predict import Adapted, load_adapted, open_for
+from osls.app.predict import Adapted, load_to_answer, open_for
 from osls.app.report.page import write_atomically
 from osls.app.report.timeline import alarm_words, render_timeline
 from osls.app.report.wording import percent, percent_range, shown
@@ -75,7 +75,7 @@ class _Session:
 
     def __init__(self, options: MonitorOptions):
         self.options = options
-        self.adapted = load_adapted(options.model)
+        self.adapted = load_to_answer(options.model)
         self.monitor = _open_state(options, _fresh(self.adapted, options))
         self.screen, self.errors = Screen(), Screen(stderr=True)
         self.alarmed = False
