@@ -178,7 +178,7 @@ def make_problem(case: Case) -> OSLSProblem:
             config["rows"] = case.rows
         if case.kind == "none":
             config["novel"] = 0
-        problem = draw_problem(config, draw=case.draw)
+        problem = _as_table(draw_problem(config, draw=case.draw))
     rng = np.random.default_rng([case.draw, 1])
     return {
         "clean": lambda p, r: p,
@@ -215,6 +215,16 @@ def _rings(draw: int, *, novel: bool, rows: int = 2000, k: int = 5) -> OSLSProbl
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
     X = direction * (1 + y + rng.normal(0, 0.15, size=rows))[:, None]
     return simulate_osls(X, y, novel=int(novel), random_state=draw)
+
+
+def _as_table(problem: OSLSProblem) -> OSLSProblem:
+    """Pictures as rows of pixels."""
+    if np.ndim(problem.X_source) == 2:
+        return problem
+    names = ("X_source", "X_target", "X_test")
+    return replace(
+        problem, **{name: getattr(problem, name).reshape(len(getattr(problem, name)), -1) for name in names}
+    )
 
 
 def _retarget(problem: OSLSProblem, X: np.ndarray, y: np.ndarray) -> OSLSProblem:

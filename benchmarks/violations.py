@@ -33,10 +33,11 @@ from scores import VIOLATIONS, Answer, Case, answer, held_out_scores, make_probl
 from trust import commit
 
 RESULTS = Path(__file__).parent / "results"
-TUNED = ("gaussian", "digits", "satimage", "penbased")
-DATA = (*TUNED, "letter", "drybean", "usps", "rings")
+TUNED = ("gaussian", "digits", "satimage", "penbased", "letter", "drybean", "usps", "rings")
+DATA = (*TUNED, "avila", "covtype", "mnist", "shuttle")
 # Rows in all of a draw; the others have their own size.
 ROWS = {"letter": 3000, "satimage": 2000, "penbased": 2000, "drybean": 2000, "usps": 2000}
+ROWS |= dict.fromkeys(("avila", "covtype", "mnist", "shuttle"), 2000)
 NO_VIOLATION = ("clean", "none")
 PICTURES = ("digits",)
 # What was done, how strongly, and the cause to be named.
