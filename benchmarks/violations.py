@@ -34,10 +34,10 @@ from trust import commit
 
 RESULTS = Path(__file__).parent / "results"
 TUNED = ("gaussian", "digits", "satimage", "penbased", "letter", "drybean", "usps", "rings")
-DATA = (*TUNED, "avila", "covtype", "mnist", "shuttle")
+DATA = (*TUNED, "avila", "covtype", "mnist")
 # Rows in all of a draw; the others have their own size.
 ROWS = {"letter": 3000, "satimage": 2000, "penbased": 2000, "drybean": 2000, "usps": 2000}
-ROWS |= dict.fromkeys(("avila", "covtype", "mnist", "shuttle"), 2000)
+ROWS |= dict.fromkeys(("avila", "covtype", "mnist"), 2000)
 NO_VIOLATION = ("clean", "none")
 PICTURES = ("digits",)
 # What was done, how strongly, and the cause to be named.
@@ -70,6 +70,12 @@ def diagnosed(case: Case, cache: Path) -> tuple[Answer, Diagnostics, np.ndarray]
         contradiction=bbe_contradiction(*scores.domain(given.marginal), 0.05, positive_weight=weight),
     )
     return given, found, truth
+
+
+def fits(case: Case) -> bool:
+    """Whether every class has the two labelled rows that a fit needs; rare classes of avila often do not."""
+    problem = make_problem(case)
+    return min(np.sum(problem.y_source == label) for label in problem.classes) >= 2
 
 
 def judge(case: Case, cache: Path) -> dict[str, Any]:
@@ -118,6 +124,8 @@ def verdicts(
                     continue
                 for draw in draws:
                     case = Case(name, draw, kind, ROWS.get(name), model, STRENGTHS.get(kind))
+                    if not fits(case):
+                        continue
                     run = judge(case, cache)
                     print(json.dumps(run), flush=True)
                     if kind not in NO_VIOLATION or not run["scarce"]:

@@ -355,7 +355,8 @@ def _right_labels(scores: HeldOutScores) -> Check:
         f"{share:.0%} of the answers that the source classifier is surest of contradict the labels: labels "
         "are wrong, or these features say little about them."
     )
-    return Check("labels agree", at_least, WRONG, at_least <= WRONG, message)
+    # No worse a consequence: on clean but hard data (covtype) it fails as well.
+    return Check("labels agree", at_least, WRONG, at_least <= WRONG, message, "not identified")
 
 
 def _on_one_side(shared: SharedRows) -> Check:
