@@ -100,7 +100,8 @@ class Diagnostics:
 
 
 _TINY = 1e-6
-# Limits, tuned on eight data sets and looked at on four others (benchmarks/violations.py). The first three are raised by what the known classes lose to each other on
+# Limits, tuned on eight data sets (benchmarks/violations.py). On three others they are still too strict: most
+# clean draws of mnist fail one. The first three are raised by what the known classes lose to each other on
 # held-out source rows: where those are hard to tell apart, a new class is no easier, and nothing is wrong.
 _SOURCE_REJECTED = 0.15
 _CLASS_REJECTED = 0.45
@@ -355,7 +356,8 @@ def _right_labels(scores: HeldOutScores) -> Check:
         f"{share:.0%} of the answers that the source classifier is surest of contradict the labels: labels "
         "are wrong, or these features say little about them."
     )
-    return Check("labels agree", at_least, WRONG, at_least <= WRONG, message)
+    # No worse a consequence: on clean but hard data (covtype) it fails as well.
+    return Check("labels agree", at_least, WRONG, at_least <= WRONG, message, "not identified")
 
 
 def _on_one_side(shared: SharedRows) -> Check:
