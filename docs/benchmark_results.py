@@ -106,7 +106,7 @@ _PARTS = {
     "theory": ("theorem1_rate", "theorem2", "theorem3", "gaussian_toy", "purity", "shifts", "toolbox"),
 }
 # On the page of the method: what may be trusted.
-SHOWN_ELSEWHERE = {"trust", "violations", "causes", "sets"}
+SHOWN_ELSEWHERE = {"trust", "violations", "causes", "sets", "expected"}
 _METRICS = ("acc_all", "test_acc_all", "acc_seen", "acc_novel", "mpe_seen", "mpe_novel", "h_score", "seconds")
 _MOST_ROWS = 60
 _HELD = {True: "held", False: "**not held**", None: "not used"}
