@@ -14,6 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from osls._core.parameters import check_parameters
 from osls.app.bench.draws import number_words, read_vectors
 from osls.app.bench.evaluation import (
     TRAINING_GRID,
@@ -64,6 +65,10 @@ class TestStudy:
             assert set(config["method"].get("parameters", {})) <= set(
                 parameter_names(config["method"]["name"])
             )
+            method = METHODS[config["method"]["name"]]
+            if method.adapter is not None:
+                values = {**method.preset, **config["method"].get("parameters", {})}
+                check_parameters(method.adapter(**values))
             assert study.profile == "cpu" or "network" in config
 
     def test_there_is_one_for_every_table_of_the_paper(self):
