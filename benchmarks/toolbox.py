@@ -6,8 +6,8 @@
 
     python benchmarks/toolbox.py --draws 5 --rows 3000 --jobs 2
 
-Rows go to a file as they come; the same command goes on after a kill. The two models that every entry of a
-draw shares (source classifier and joint model) are trained once a draw.
+Rows go to a file as they come; the same command goes on after a kill. All entries of a draw have its seed,
+and so the same source classifier and joint model.
 """
 
 from __future__ import annotations
@@ -33,34 +33,14 @@ OBJECTIVES = ("cvir", "cvir-penalty", "nnpu", "upu", "pvu")
 RESULTS = Path(__file__).parent / "results"
 
 
-class Shared(PULSE):
-    """PULSE that trains the two models all entries of a draw have in common only once."""
-
-    memo: dict[str, Any]
-
-    def _classify_source(self, learner: Any, task: Any, fold: Any) -> Any:
-        return self._once("source", lambda: PULSE._classify_source(self, learner, task, fold))
-
-    def _model_jointly(self, learner: Any, task: Any, n_folds: int) -> Any:
-        return self._once("joint", lambda: PULSE._model_jointly(self, learner, task, n_folds))
-
-    def _once(self, name: str, make: Any) -> Any:
-        if name not in self.memo:
-            self.memo[name] = make()
-        return self.memo[name]
-
-
 def run_draw(data: str, draw: int, rows: int) -> list[dict[str, Any]]:
     import torch
 
     torch.set_num_threads(1)
     problem = draw_problem({"name": data, "rows": rows}, draw=draw)
-    memo: dict[str, Any] = {}
 
     def entry(**parameters: Any) -> dict[str, Any]:
-        model = Shared(random_state=draw, n_bootstrap=2, **parameters)
-        model.memo = memo
-        model.fit(**problem.training_data())
+        model = PULSE(random_state=draw, n_bootstrap=2, **parameters).fit(**problem.training_data())
         found = accuracy(problem.y_target, model.target_labels_, problem.novel_label)
         error = mix_error(problem.target_marginal, model.target_marginal_)
         known = model.target_marginal_[:-1] / max(1e-9, 1 - model.novel_prevalence_)

@@ -1,6 +1,6 @@
 """Is `expected_accuracy_` right, and does its interval hold? Whole fits on the problems of problems.py.
 
-    OSLS_DATA=... python benchmarks/expected.py --most 40 --out benchmarks/results/expected.json
+    OSLS_DATA=... python benchmarks/expected_accuracy.py --most 40 --out benchmarks/results/expected.json
 
 Only data sets that nothing was tuned on (``problems.FINAL``) unless ``--tuning`` is given; trees. *error*:
 mean absolute difference between the expected accuracy of the target's answers and the true one; *bias*: its

@@ -1,6 +1,6 @@
 """Do the sets of `predict_set` hold the true class of known rows under label shift? Ten data sets.
 
-    OSLS_DATA=... python benchmarks/sets.py --draws 3 --out benchmarks/results/sets.json
+    OSLS_DATA=... python benchmarks/prediction_sets.py --draws 3 --out benchmarks/results/sets.json
 
 Each draw has a random class mix on either side and a novel part. The sets are those of new rows of the target
 (a fifth of it is set aside, and the fit never sees it). *known*: share of the rows of a known class whose set
