@@ -464,7 +464,8 @@ class TestExpectedAccuracy:
         assert found.interval[0] <= truth <= found.interval[1]
         assert 0.01 < np.diff(found.interval)[0] < 0.25
         assert found.by_class.shape == (9,)
-        assert found.overall == pytest.approx(found.by_class @ model.target_marginal_)
+        # The mean over possible mixes, so not quite what the estimated mix alone gives.
+        assert found.overall == pytest.approx(found.by_class @ model.target_marginal_, abs=0.03)
 
     def test_the_source_classifier_is_wrong_on_every_novel_row(self, digits_fit):
         problem, model = digits_fit
