@@ -20,7 +20,7 @@ from osls._core.progress import no_progress
 from osls._core.saving import saveable
 from osls._core.validation import check_rows, check_target, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
-from osls.inference.discovery import Discovery, Space, describe_groups, group_rows
+from osls.inference.discovery import Discovery, Parts, Space, class_parts, describe_groups, group_rows
 from osls.inference.labels import (
     NOT_NEW,
     Origin,
@@ -125,7 +125,8 @@ class Growing(OpenSetAdapter):
         """Return the groups that the rows called novel fall into, with their shares and intervals.
 
         The number of groups follows from the data (:mod:`osls.inference.discovery`); one is as possible as
-        several. The result is kept, and saved with the model.
+        several. Known classes that fall into two parts are its ``parts``: they are not new. The result is
+        kept, and saved with the model.
         """
         check_is_fitted(self)
         if self._found is None:
@@ -137,12 +138,22 @@ class Growing(OpenSetAdapter):
         novel = proba.argmax(axis=1) == proba.shape[1] - 1
         membership: Floats = np.zeros((len(proba), 0))
         if novel.any():
-            rows = self._kept_rows()
-            membership = group_rows(self._space(), rows.y, _called(proba, novel))
+            membership = group_rows(self._space(), self._kept_rows().y, _called(proba, novel))
         interval = getattr(self, "novel_interval_", (self.novel_prevalence_,) * 2)
         classes = self.classes_[:-1].tolist()
         level = getattr(self, "level", 0.95)
-        return describe_groups(proba, membership, self.novel_prevalence_, interval, level, classes, novel)
+        return describe_groups(
+            proba, membership, self.novel_prevalence_, interval, level, classes, novel, self._parts()
+        )
+
+    def _parts(self) -> tuple[Parts, ...]:
+        """Known classes in two parts; those that the source has, if others were absorbed since."""
+        if not hasattr(self, "_rows"):
+            return ()
+        names = (self.classes_ if self._origin is None else self._origin.classes)[:-1].tolist()
+        number = {name: j for j, name in enumerate(names)}
+        answers = np.array([number.get(name, -1) for name in self.target_labels_.tolist()], dtype=np.int64)
+        return class_parts(self._space(), self._rows.y, answers, names, level=getattr(self, "level", 0.95))
 
     def _kept_rows(self) -> FitRows:
         rows: FitRows | None = getattr(self, "_rows", None)

@@ -11,6 +11,8 @@ and a Gaussian mixture with one covariance goes on from the cut. Three figures s
 
 Their weights were learnt on other data sets, where the number of groups is known (``_WEIGHTS``). None of the
 figures grows with the number of rows, and one group is as possible an answer as several.
+
+The same figures say whether a known class falls into two parts. Both are labelled, so neither is new.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from osls._core.saving import saveable
 if TYPE_CHECKING:
     from osls.pulse import PULSE
 
-__all__ = ["Discovery", "Group", "Space", "discover", "group_rows", "group_shares"]
+__all__ = ["Discovery", "Group", "Parts", "Space", "class_parts", "discover", "group_rows", "group_shares"]
 
 # Groups are defined by so many rows at most; the others are assigned to them.
 _MAX_ROWS = 600
@@ -53,6 +55,8 @@ _SHRINKAGE = 0.1
 _MIXTURE_SHRINKAGE = 0.2
 _GRID = 48
 _ROUNDS = 20
+# A known class is looked at for parts if it has as many rows as two groups need; so many of them at most.
+_PART_ROWS = 2 * _FEWEST_ROWS, 300
 
 
 @saveable
@@ -83,6 +87,34 @@ class Group:
 
 @saveable
 @dataclass(frozen=True)
+class Parts:
+    """A known class that falls into two parts. Both are among its labelled rows, so neither is new.
+
+    Attributes
+    ----------
+    name : object
+        The class.
+    source, target : tuples of two floats
+        The parts of its labelled rows, the larger first, and of the target rows that were called so.
+    interval : tuple of two floats
+        Interval of the first part in the target, at the level of the fit.
+    rows : tuple of two arrays of int
+        Positions in the target of the rows of each part.
+    moved : bool
+        Whether the parts have other proportions in the target than in the source. Then the class does not
+        look as it did, which the estimated shares take for granted.
+    """
+
+    name: Any
+    source: tuple[float, float]
+    target: tuple[float, float]
+    interval: tuple[float, float]
+    rows: tuple[Ints, Ints]
+    moved: bool
+
+
+@saveable
+@dataclass(frozen=True)
 class Discovery:
     """The groups of a target.
 
@@ -94,11 +126,14 @@ class Discovery:
         The group of each target row, counted from 0; -1 for rows that were not called novel.
     membership : array of shape (m, groups)
         Probability of each group, given that the row is novel.
+    parts : tuple of Parts
+        Known classes that fall into two parts.
     """
 
     groups: tuple[Group, ...]
     group: Ints
     membership: Floats
+    parts: tuple[Parts, ...] = ()
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -108,7 +143,10 @@ class Discovery:
         group, membership = np.full(m, -1), np.zeros((m, len(self)))
         group[positions], membership[positions] = self.group, self.membership
         groups = tuple(replace(each, rows=positions[each.rows]) for each in self.groups)
-        return Discovery(groups, group, membership)
+        parts = tuple(
+            replace(each, rows=(positions[each.rows[0]], positions[each.rows[1]])) for each in self.parts
+        )
+        return Discovery(groups, group, membership, parts)
 
 
 def discover(model: PULSE) -> Discovery:
@@ -252,7 +290,7 @@ def group_rows(space: Space, y: Ints, novelty: Floats, *, seed: int = 0) -> Floa
     return np.asarray(membership[:, np.argsort(-membership[called].sum(axis=0), kind="stable")])
 
 
-def partitions(rows: Floats) -> dict[int, Ints]:
+def partitions(rows: Floats, most: int = _MOST_GROUPS) -> dict[int, Ints]:
     """Return the best partition of rows into each number of groups that they can be told to have.
 
     Examples
@@ -267,7 +305,7 @@ def partitions(rows: Floats) -> dict[int, Ints]:
     if len(rows) < _FEWEST_ROWS:
         return found
     tree = ward(rows)
-    for count in range(2, _MOST_GROUPS + 1):
+    for count in range(2, most + 1):
         cut = np.asarray(fcluster(tree, count, "maxclust"), dtype=np.int64) - 1
         labels = _mixture(rows, cut)[0].argmax(axis=1)
         if len(np.unique(labels)) == count:
@@ -416,6 +454,87 @@ def _posterior(rows: Floats, share: Floats, means: Floats, precision: Floats) ->
     return np.asarray(softmax(logits, axis=1))
 
 
+# -- Parts of known classes -------------------------------------------------------------------------
+
+
+def class_parts(
+    space: Space, y: Ints, answers: Ints, classes: Sequence[Any], *, level: float = 0.95, seed: int = 0
+) -> tuple[Parts, ...]:
+    """Find the known classes that fall into two parts, and how large these are on either side.
+
+    Parameters
+    ----------
+    space : Space
+        The n source rows, then the m target rows.
+    y : array of shape (n,)
+        Known classes of the source rows, 0..k-1.
+    answers : array of shape (m,)
+        What the target rows were called; other values than 0..k-1 are of no known class.
+    classes : sequence
+        Names of the k classes.
+    level : float, default=0.95
+        Level of the intervals.
+    seed : int
+        Seed of the draws of rows.
+
+    Examples
+    --------
+    Class "a" has two heaps; in the target one of them has become rare.
+
+    >>> import numpy as np
+    >>> from osls.inference.discovery import Space, class_parts
+    >>> heap = np.repeat([0, 1, 2, 0, 1, 2], [60, 60, 90, 90, 10, 90])
+    >>> rows = np.array([[0, 0], [12, 0], [0, 12]])[heap] + np.random.default_rng(0).normal(size=(400, 2))
+    >>> kind = (heap == 2).astype(int)
+    >>> (found,) = class_parts(Space.of(rows, rows, kind[:210]), kind[:210], kind[210:], ["a", "b"])
+    >>> found.name, np.sort(found.target).round(2).tolist(), found.moved
+    ('a', [0.1, 0.9], True)
+    """
+    rng = np.random.default_rng(seed)
+    least, most = _PART_ROWS
+    halves: dict[int, tuple[Floats, Ints, Floats]] = {}
+    with threadpool_limits(1):
+        for c in np.flatnonzero(np.bincount(y, minlength=len(classes)) >= least).tolist():
+            drawn = space[rng.permutation(np.flatnonzero(y == c))[:most]]
+            labels = partitions(drawn.joint, most=2).get(2)
+            if labels is not None:
+                graph = _neighbours(drawn.joint), _neighbours(drawn.columns)
+                halves[c] = drawn.joint, labels, _criteria(drawn, labels, graph, 0.0)
+        found = []
+        for c, (rows, labels, criteria) in halves.items():
+            # What cutting one class gives: here the mean of the others, which are mostly whole.
+            others = [half[2][2] for j, half in halves.items() if j != c]
+            usual = float(np.mean(others)) if others else _USUAL_MODULARITY[0]
+            if float(_WEIGHTS @ criteria - _WEIGHTS[2] * usual) > 0:
+                of_source, of_target = np.flatnonzero(y == c), np.flatnonzero(answers == c)
+                both = space[np.append(of_source, len(y) + of_target)]
+                part = _posterior(both.joint, *_mixture(rows, labels)[1]).argmax(axis=1)
+                source, target = part[: len(of_source)], part[len(of_source) :]
+                found.append(_compare_parts(classes[c], source, target, of_target, level))
+    return tuple(found)
+
+
+def _compare_parts(name: Any, source: Ints, target: Ints, rows: Ints, level: float) -> Parts:
+    """Count the parts of a class on both sides; ``rows`` are the positions of its target rows."""
+    first = int(2 * source.sum() > len(source))
+    before = float(np.mean(source == first))
+    now = float(np.mean(target == first)) if len(target) else before
+    # A row more of each, so that an empty part has an error too.
+    smooth = (np.sum(target == first) + 1) / (len(target) + 2)
+    error = smooth * (1 - smooth) / (len(target) + 2)
+    z = norm.ppf(0.5 + level / 2)
+    low, high = np.clip(now + np.array([-z, z]) * np.sqrt(error), 0.0, 1.0).tolist()
+    difference = np.sqrt(error + before * (1 - before) / len(source))
+    return Parts(
+        name,
+        (before, 1 - before),
+        (now, 1 - now),
+        (low, high),
+        (rows[target == first], rows[target != first]),
+        bool(abs(now - before) > z * difference),
+    )
+
+
 # -- Shares -----------------------------------------------------------------------------------------
 
 
@@ -461,6 +580,7 @@ def describe_groups(
     level: float,
     classes: Sequence[Any],
     novel: Bools,
+    parts: tuple[Parts, ...] = (),
 ) -> Discovery:
     """Put shares, rows, purity and the nearest known class of every group together.
 
@@ -478,7 +598,7 @@ def describe_groups(
         nearest = _nearest(proba[rows, :-1], classes)
         purity = float(typical.mean()) if len(rows) else 0.0
         groups.append(Group(float(shares[j]), bounds, rows, purity, nearest))
-    return Discovery(tuple(groups), group, membership)
+    return Discovery(tuple(groups), group, membership, parts)
 
 
 def _nearest(known: Floats, classes: Sequence[Any]) -> Any:

@@ -116,7 +116,7 @@ def expected_accuracy(
 
 
 def _possible_mixes(mix: Floats, interval: Floats, level: float, rng: np.random.Generator) -> Floats:
-    """Draw mixes as their intervals say: normal around each share, with a spread of its own to either side."""
+    """Draw mixes as their intervals say: normal around each share, with its own spread to either side."""
     noise = rng.normal(size=(_SIMULATIONS, len(mix)))
     down, up = np.maximum(mix - interval[:, 0], 0), np.maximum(interval[:, 1] - mix, 0)
     # Never all zero, however wide the intervals are.
