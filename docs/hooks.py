@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gallery
-from benchmark_results import figures_table, results_page, trust_table
+from benchmark_results import figures_table, originals_table, results_page, trust_table
 from commands import command_reference
 from formulas import draw_formulas
 from mkdocs.structure.files import File, Files
@@ -63,6 +63,9 @@ def on_page_markdown(markdown: str, *, page: Any, **kwargs: Any) -> str:
     if "<!-- trust table -->" in markdown:
         results = ROOT / "benchmarks" / "results" / "trust.json"
         markdown = markdown.replace("<!-- trust table -->", trust_table(results))
+    if "<!-- originals table -->" in markdown:
+        results = ROOT / "benchmarks" / "results" / "originals.json"
+        markdown = markdown.replace("<!-- originals table -->", originals_table(results))
     for name in re.findall(r"<!-- figures: (\w+) -->", markdown):
         made = figures_table(ROOT / "benchmarks" / "results" / f"{name}.json")
         markdown = markdown.replace(f"<!-- figures: {name} -->", made)

@@ -19,7 +19,7 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS))
 
 import gallery  # noqa: E402
-from benchmark_results import SHOWN_ELSEWHERE, figures_table, results_page  # noqa: E402
+from benchmark_results import SHOWN_ELSEWHERE, figures_table, originals_table, results_page  # noqa: E402
 from commands import walk  # noqa: E402
 from paper_claims import Finding, reproduction_page  # noqa: E402
 from run_blocks import with_printed  # noqa: E402
@@ -184,6 +184,15 @@ def test_figures_are_shown_as_a_table_with_their_commit(tmp_path):
     (tmp_path / "some.json").write_text(json.dumps(rows))
     assert figures_table(tmp_path / "some.json") == (
         "| kind | draws | misses |\n| ---: | ---: | ---: |\n| clean | 20 | 0.05 |\n\nMade at commit abc1234."
+    )
+
+
+def test_rivals_are_shown_beside_their_originals(tmp_path):
+    row = {"rival": "color", "data": "digits", "test_original": 0.9, "test_ours": 0.92}
+    rows = [{**row, "seed": 0}, {**row, "seed": 1, "test_ours": 0.94}]
+    (tmp_path / "some.json").write_text(json.dumps(rows))
+    assert originals_table(tmp_path / "some.json").splitlines()[-1] == (
+        "| color | digits |  | 2 | 0.900 / 0.930 |  |  |"
     )
 
 

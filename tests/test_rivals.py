@@ -17,7 +17,7 @@ from osls.app.bench.draws import draw_problem
 from osls.app.bench.evaluation import summarise
 from osls.app.bench.methods import METHODS, run_method
 from osls.app.bench.study import parse_study, runs_of
-from osls.baselines import EULAC, ClusterVote, CoLOR, Detector, LACForest
+from osls.baselines import EULAC, UAN, ClusterVote, CoLOR, Detector, LACForest, OVANet
 from osls.baselines.color import Lagrangian, choose_head
 from osls.baselines.eulac import augmented_risk, minimise_risk, non_negative_risk
 from osls.baselines.lac_forest import Forest, Tree, augmented_gini, gini_score, split_score
@@ -185,6 +185,20 @@ class TestOVANet:
         with torch.no_grad():
             head.weight *= 7
         torch.testing.assert_close(head(x), before)
+
+    @pytest.mark.parametrize(("method", "passes"), [(OVANet, 2), (UAN, 1)])
+    def test_only_here_the_sides_have_batch_statistics_of_their_own(self, method, passes):
+        class Counting(torch.nn.Linear):
+            training_passes = 0
+
+            def forward(self, x):
+                Counting.training_passes += self.training
+                return super().forward(x)
+
+        X = np.random.default_rng(0).normal(size=(60, 2))
+        model = method(network=lambda shape: Counting(shape[0], 4), max_steps=3, random_state=0)
+        model.fit(X[:30], np.arange(30) % 2, X_target=X[30:])
+        assert Counting.training_passes == 3 * passes
 
 
 class TestDetector:

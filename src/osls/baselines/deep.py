@@ -134,6 +134,9 @@ class DeepAdapter(OpenSetAdapter):
     score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     # Whether source batches hold every class equally often.
     balanced: ClassVar[bool] = False
+    # Whether both sides go through the backbone together. With two passes, batch normalisation uses separate
+    # statistics and hides the difference of the sides.
+    one_pass: ClassVar[bool] = True
 
     parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "max_steps": AtLeast(1, optional=True),
@@ -229,7 +232,7 @@ class DeepAdapter(OpenSetAdapter):
             fit = Fit(net, rows[:n], y, rows[n:], task.k, task.history, held_out)
             weight = 1 / np.bincount(task.y)[task.y] if self.balanced else np.ones(n)
             weight[held_out] = 0
-            draw = _Drawer(fit, weight, schedule.batch_size, generator)
+            draw = _Drawer(fit, weight, schedule.batch_size, generator, one_pass=self.one_pass)
             ends = np.round(np.cumsum([phase.share for phase in phases]) * schedule.steps).astype(int)
             for phase, steps in zip(phases, np.diff(ends, prepend=0).tolist(), strict=True):
                 self._run(phase, fit, draw, replace(schedule, steps=max(1, steps)))
@@ -305,13 +308,13 @@ def _state(fit: Fit, encoder: Encoder, calibration: Any, *, closed: bool) -> dic
 
 
 class _Drawer:
-    """Draw a step's rows from both sides and send them through the backbone together.
+    """Draw a step's rows from both sides and send them through the backbone, in one pass or two."""
 
-    With two passes, batch normalisation would use separate statistics and hide the difference of the sides.
-    """
-
-    def __init__(self, fit: Fit, source_weight: Floats, size: int, generator: torch.Generator):
+    def __init__(
+        self, fit: Fit, source_weight: Floats, size: int, generator: torch.Generator, *, one_pass: bool
+    ):
         self._fit = fit
+        self._one_pass = one_pass
         self._size = size
         self._samplers = [EpochSampler(source_weight, generator)]
         if len(fit.target):
@@ -321,5 +324,9 @@ class _Drawer:
         fit = self._fit
         drawn = [sampler.next(self._size).to(fit.source.device) for sampler in self._samplers]
         source, target = drawn[0], drawn[1] if len(drawn) > 1 else drawn[0][:0]
-        features = fit.net["features"](torch.cat([fit.source[source], fit.target[target]]))
-        return Batch(features[: self._size], features[self._size :], fit.y[source], source, target, progress)
+        sides, backbone = [fit.source[source], fit.target[target]], fit.net["features"]
+        if self._one_pass or not len(target):
+            of_source, of_target = backbone(torch.cat(sides)).tensor_split([self._size])
+        else:
+            of_source, of_target = (backbone(side) for side in sides)
+        return Batch(of_source, of_target, fit.y[source], source, target, progress)

@@ -64,6 +64,13 @@ class OVANet(DeepAdapter):
     network, max_steps, patience, callback, novel_label, device, random_state
         As in :class:`osls.baselines.deep.DeepAdapter`.
 
+    Notes
+    -----
+    As in the authors' code, source and target go through the network separately, each with its own batch
+    statistics. The authors draw the classes of the source equally often, set the heads' weights to length
+    one before each step, and give the classifier no bias; here the rows are drawn as they are, the lengths
+    are divided out, and the classifier has a bias.
+
     References
     ----------
     .. [1] Saito, Saenko. OVANet: One-vs-All Network for Universal Domain Adaptation. ICCV 2021.
@@ -79,6 +86,7 @@ class OVANet(DeepAdapter):
     """
 
     short_name: ClassVar[str] = "ovanet"
+    one_pass: ClassVar[bool] = False
 
     def __init__(self, *, certainty: float = 0.1, **shared: Any):
         super().__init__(**shared)
