@@ -18,7 +18,15 @@ from osls.app.answer import mix_schema
 from osls.app.cli import app
 from osls.app.report.review import render_review
 from osls.growth import NOT_NEW
-from osls.inference.discovery import Space, group_rows, group_shares, modularity, valley, within_class_scale
+from osls.inference.discovery import (
+    Space,
+    compare_parts,
+    group_rows,
+    group_shares,
+    modularity,
+    valley,
+    within_class_scale,
+)
 from osls.inference.labels import combine_named, spread_labels
 from osls.training.embed import column_space, learnt_space
 
@@ -150,6 +158,59 @@ class TestDiscover:
             assert space.shape[1] >= 1
             assert np.isfinite(space).all()
         assert column_space(csr_matrix(TARGET)).shape == column_space(TARGET).shape
+
+
+class TestParts:
+    """Class "a" is two heaps, both labelled; in the target one of them may be rare."""
+
+    @staticmethod
+    def fit(target_counts, **parameters):
+        X, y = rows_of([60, 60, 100, 0, 100], seed=1)
+        X_target, _ = rows_of(target_counts, seed=2)
+        y = np.where(y == "b", "a", y)
+        model = PULSE(source_classifier=FOREST, discriminator=FOREST, random_state=0, **parameters)
+        return model.fit(X, y, X_target=X_target)
+
+    def test_a_class_of_two_heaps_is_said_and_not_called_new(self):
+        model = self.fit([90, 10, 80, 0, 80])
+        found = model.discover()
+        assert model.novel_prevalence_ == 0
+        assert not found.groups
+        (part,) = found.parts
+        assert part.name == "a"
+        assert part.source == pytest.approx((0.5, 0.5), abs=0.02)
+        assert max(part.target) == pytest.approx(0.9, abs=0.04)
+        assert part.moved
+        for heap in part.rows:
+            # Rows 0 to 89 of the target are the one heap, 90 to 99 the other.
+            assert len({row < 90 for row in heap.tolist()}) == 1
+
+    def test_the_same_proportions_have_not_moved(self):
+        (part,) = self.fit([50, 50, 80, 0, 80]).discover().parts
+        assert not part.moved
+        assert part.interval[0] < 0.5 < part.interval[1]
+
+    def test_whole_classes_have_no_parts(self, model):
+        assert model.discover().parts == ()
+
+    def test_counted_by_hand(self):
+        source, target = np.repeat([0, 1], [30, 10]), np.repeat([0, 1], [10, 30])
+        part = compare_parts("a", source, target, np.arange(40) + 5, 0.95)
+        assert part.source == (0.75, 0.25)
+        assert part.target == (0.25, 0.75)
+        # 11 and 31 of 42, with a row more of each: 1.96 sqrt(11 * 31 / 42^3) on either side of a quarter.
+        assert part.interval == pytest.approx((0.25 - 0.1330, 0.25 + 0.1330), abs=1e-4)
+        assert part.rows[0].tolist() == list(range(5, 15))
+        assert part.moved
+
+    def test_they_are_saved_and_found_again_with_the_rows(self, tmp_path):
+        model = self.fit([90, 10, 80, 0, 80])
+        expected = model.discover().parts[0].target
+        model.save(tmp_path / "found")
+        assert load(tmp_path / "found").discover().parts[0].target == expected
+        # Where nothing was found before saving, a model without its rows has no parts to tell of.
+        self.fit([90, 10, 80, 0, 80]).save(tmp_path / "not")
+        assert load(tmp_path / "not").discover().parts == ()
 
 
 class TestSuggest:

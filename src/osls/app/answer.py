@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from osls.inference.diagnostics import Diagnostics
-    from osls.inference.discovery import Discovery
+    from osls.inference.discovery import Discovery, Parts
     from osls.pulse import PULSE
 
 MIX_FORMAT = "urn:osls:mix:1"
@@ -129,6 +129,7 @@ class Answer:
                 "detectable_share": _number(getattr(self.model, "detectable_share_", None)),
             },
             "groups": [self._describe_group(j) for j in range(len(self.discovery.groups))],
+            "parts": [_describe_parts(part) for part in self.discovery.parts],
             **({} if self.parent is None else {"parent": dict(self.parent)}),
             "rows": {side: int(settings.pop(f"n_{side}", size)) for side, size in sizes.items()},
             "verdict": verdict and {"status": verdict.status, "reasons": list(verdict.reasons)},
@@ -172,6 +173,16 @@ class Answer:
     def to_json(self) -> str:
         """The text of ``mix.json``."""
         return json.dumps(self.mix(), ensure_ascii=False, indent=2, allow_nan=False)
+
+
+def _describe_parts(part: Parts) -> dict[str, Any]:
+    return {
+        "class": str(part.name),
+        "source": list(part.source),
+        "target": list(part.target),
+        "interval": list(part.interval),
+        "moved": part.moved,
+    }
 
 
 def _number(value: Any) -> float | None:

@@ -510,11 +510,11 @@ def class_parts(
                 both = space[np.append(of_source, len(y) + of_target)]
                 part = _posterior(both.joint, *_mixture(rows, labels)[1]).argmax(axis=1)
                 source, target = part[: len(of_source)], part[len(of_source) :]
-                found.append(_compare_parts(classes[c], source, target, of_target, level))
+                found.append(compare_parts(classes[c], source, target, of_target, level))
     return tuple(found)
 
 
-def _compare_parts(name: Any, source: Ints, target: Ints, rows: Ints, level: float) -> Parts:
+def compare_parts(name: Any, source: Ints, target: Ints, rows: Ints, level: float) -> Parts:
     """Count the parts of a class on both sides; ``rows`` are the positions of its target rows."""
     first = int(2 * source.sum() > len(source))
     before = float(np.mean(source == first))

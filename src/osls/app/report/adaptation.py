@@ -29,6 +29,7 @@ from osls.app.report.wording import (
     status_of,
 )
 from osls.inference.diagnostics import Check, Status
+from osls.inference.discovery import Parts
 
 _MOST_NOVEL = {"table": 15, "text": 10, "images": 24}
 _TYPICAL = {"table": 4, "text": 3, "images": 6}
@@ -151,6 +152,7 @@ def render_report(answer: Answer, *, truth: Truth | None = None) -> str:
         novel=_most_novel(answer, columns),
         group_words=_group_words(answer, groups),
         groups=[_group(answer, group, columns) for group in groups],
+        parts=[_part_words(part) for part in answer.discovery.parts],
         checks=describe_checks(answer),
         curves=draw_curves(answer),
         warnings=[shown(w, _LONG_TEXT) for w in answer.warnings],
@@ -293,6 +295,18 @@ def _group_words(answer: Answer, groups: Sequence[Group]) -> str:
         f"The {words} called novel fall into {len(groups)} groups, the largest first. Two groups are kept "
         "apart only if they differ as your classes differ from each other. A group is a suggestion for a new "
         "label, not a proof of one: osls review asks you about them, osls absorb learns your answers."
+    )
+
+
+def _part_words(part: Parts) -> str:
+    now = " and ".join(percent(share) for share in part.target)
+    before = " and ".join(percent(share) for share in part.source)
+    found = f"'{shown(part.name)}' falls into two parts, {before} of its labelled rows"
+    if not part.moved:
+        return f"{found}, and about the same of those in the new data ({now})."
+    return (
+        f"{found}, but {now} of those in the new data: it does not look as it did, which all shares on this "
+        "page take for granted. If you can, label the two parts as classes of their own."
     )
 
 
