@@ -1,6 +1,7 @@
 """Groups of the novel part, suggested rows and absorbed labels, on data sets that nothing was tuned on.
 
     OSLS_DATA=... python benchmarks/discovery.py --out benchmarks/results/discovery.json
+    OSLS_DATA=... python benchmarks/discovery.py --parts --out benchmarks/results/parts.json
 
 For each data set and draw, one to four classes are hidden. A run that was stopped goes on where it was. The
 weights of ``osls.inference.discovery`` were learnt on ``TUNED``; the results are for ``DATA``. All models are
@@ -12,6 +13,9 @@ trees and a problem has at most 1,400 rows, so that all of it takes an hour of o
   twice as many random ones, with as many of the most uncertain ones, with all novel rows labelled, and with
   a fresh fit that has as many other rows of the hidden classes in its source as the target has.
 - ``seconds``: of the fit, of ``discover`` and of ``absorb``.
+
+With ``--parts``, two known classes have one name, and four fifths of the second are taken out of the target:
+is that class found to have two parts, and that they moved; how many of the other classes are said to?
 """
 
 from __future__ import annotations
@@ -136,6 +140,32 @@ def study(name: str, number: int) -> dict[str, Any]:
     return record
 
 
+def parted(name: str, number: int) -> dict[str, Any]:
+    """Give two known classes one name, and make the second rare in the target."""
+    data = draw(name, number)
+    counts = np.bincount(data["y"])
+    one, two = np.argsort(-counts, kind="stable")[:2]
+    kept = np.ones(len(data["y_target"]), dtype=bool)
+    gone = np.flatnonzero(data["y_target"] == two)
+    kept[gone[: round(0.8 * len(gone))]] = False
+    y = np.where(data["y"] == two, one, data["y"])
+    model = PULSE(source_classifier="trees", discriminator="trees", random_state=number)
+    model.fit(data["X"], y, X_target=data["X_target"][kept])
+    found = {part.name: part for part in model.discover().parts}
+    truth = data["y_target"][kept]
+    within = float(np.sum(truth == two) / max(np.sum(np.isin(truth, [one, two])), 1))
+    part = found.get(one)
+    return {
+        "data": name,
+        "draw": number,
+        "found": part is not None,
+        "moved": None if part is None else part.moved,
+        "share_error": None if part is None else min(abs(share - within) for share in part.target),
+        "others": len(model.classes_) - 2,
+        "others_parted": len(found) - (part is not None),
+    }
+
+
 def share_error(model: PULSE, found: Any, truth: np.ndarray, hidden: np.ndarray) -> float:
     """Mean error of the hidden classes' shares, each matched with one group (a share of 0 if none is)."""
     counts = np.array([[np.sum(truth[g.rows] == c) for c in hidden] for g in found.groups])
@@ -184,6 +214,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--data", nargs="*", default=DATA)
+    parser.add_argument("--parts", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     done = json.loads(options.out.read_text())["runs"] if options.out.exists() else []
@@ -194,9 +225,10 @@ def main() -> None:
         for name in options.data:
             if any(run["data"] == name and run["draw"] == number for run in done):
                 continue
-            done.append({**study(name, number), "commit": commit})
+            run = (parted if options.parts else study)(name, number)
+            done.append({**run, "commit": commit})
             options.out.write_text(json.dumps({"runs": done}, indent=1) + "\n")
-            print(name, number, done[-1]["true_groups"], done[-1]["found_groups"], flush=True)
+            print(name, number, {key: run[key] for key in run if "found" in key}, flush=True)
 
 
 if __name__ == "__main__":
