@@ -73,6 +73,19 @@ _KNOWN = {
         "`python benchmarks/ddp.py`: the largest differences in estimate and accuracy, and what another seed "
         "alone does.",
     ),
+    "cost": (
+        "The estimate of a fit's time",
+        "`benchmarks/cost.py`: seconds estimated and taken, fits of varied shape.",
+    ),
+    "discovery": (
+        "Groups of the novel part",
+        "`benchmarks/discovery.py`: how many are found, which rows, what ten labels a group bring.",
+    ),
+    "endurance": ("Kills, pairs, mutations and a long watch", "`benchmarks/endurance.py`."),
+    "parts": (
+        "Known classes in two parts",
+        "`benchmarks/discovery.py --parts`: two known classes have one name, and one of them is rare in the target.",
+    ),
     "originals": (
         "The rivals beside the code they come from",
         "`python benchmarks/originals.py color --code CLONE`, and so for each rival; the script says which "
