@@ -84,7 +84,7 @@ _KNOWN = {
     "endurance": ("Kills, pairs, mutations and a long watch", "`benchmarks/endurance.py`."),
     "parts": (
         "Known classes in two parts",
-        "`benchmarks/discovery.py --parts`: two known classes have one name, and one of them is rare in the target.",
+        "`benchmarks/discovery.py --parts`: two known classes have one name, one is rare in the target.",
     ),
     "originals": (
         "The rivals beside the code they come from",
