@@ -20,6 +20,7 @@ from osls.app.report.review import render_review
 from osls.growth import NOT_NEW
 from osls.inference.discovery import (
     Space,
+    class_parts,
     compare_parts,
     group_rows,
     group_shares,
@@ -110,6 +111,31 @@ class TestDiscover:
         for count in (40, 400, 4000):
             target, _ = rows_of([0, 0, 0, count, 0, 0], seed=count)
             assert grouped(X, number, target).shape == (count, 1)
+
+    @pytest.mark.parametrize("columns", [1, 2])
+    def test_tables_of_one_or_two_columns(self, columns):
+        """A single column, or the second of two, is not lost on the way to the groups."""
+        rng = np.random.default_rng(0)
+        kind = np.repeat([0, 1, 0, 1, 2, 3], [80, 80, 60, 60, 60, 60])
+        rows = np.column_stack([12.0 * kind, np.zeros(400)])[:, :columns] + rng.normal(size=(400, columns))
+        model = PULSE(source_classifier=FOREST, discriminator=FOREST, random_state=0)
+        found = model.fit(rows[:160], kind[:160], X_target=rows[160:]).discover()
+        assert len(found) >= 1
+        assert np.mean(found.group[120:] >= 0) > 0.9
+        assert column_space(rows).shape == (400, columns)
+
+    def test_columns_that_say_nothing(self):
+        constant = np.ones((60, 2))
+        assert column_space(constant).shape == (60, 0)
+        assert (
+            class_parts(
+                Space.of(constant[:, :0], constant[:, :0], np.zeros(60, int)),
+                np.zeros(60, int),
+                np.zeros(0, int),
+                ["a"],
+            )
+            == ()
+        )
 
     def test_modularity_by_hand(self):
         # Three of four neighbours are of the own group; by chance it would be 1/2.

@@ -240,7 +240,7 @@ def _in_units(rows: Floats, y: Ints) -> Floats:
 
 def _shrunk(covariance: Floats, share: float) -> Floats:
     d = len(covariance)
-    level = np.trace(covariance) / d + 1e-12
+    level = np.trace(covariance) / max(d, 1) + 1e-12
     return np.asarray((1 - share) * covariance + share * level * np.eye(d))
 
 

@@ -113,11 +113,12 @@ def _reduced(view: View, X: AnyArray, components: int) -> Floats:
     n = X.shape[0]
     sample = X[np.sort(np.random.default_rng(0).permutation(n)[:_SAMPLE])] if n > _SAMPLE else X
     seen = view(sample)
-    d = min(components, min(seen.shape) - 1)
-    if d < 1:
-        return np.empty((n, 0))
+    leaves = sparse.issparse(seen)
     # The first direction of uncentred leaves is their mean, which says nothing.
-    method = TruncatedSVD(d + 1, random_state=0) if sparse.issparse(seen) else PCA(d, random_state=0)
+    d = min(components, seen.shape[0] - 1, seen.shape[1] - leaves)
+    if d < 1 or (not leaves and np.ptp(seen, axis=0).max() == 0):
+        return np.empty((n, 0))
+    method = TruncatedSVD(d + 1, random_state=0) if leaves else PCA(d, random_state=0)
     reduced = method.fit_transform(seen)
     centre, total = reduced.mean(axis=0), float(np.sqrt(reduced.var(axis=0).sum()))
     if n > _SAMPLE:
