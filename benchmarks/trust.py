@@ -23,6 +23,7 @@ from scipy.stats import norm
 from osls.inference import novelty
 from osls.inference.mix import MixFromScores, bootstrap_mix
 from osls.inference.separation import inseparable_groups
+from osls.mixture import BBE
 from osls.shift.scores import HeldOutScores
 from plotting import new_figure, save
 from problems import FINAL, NAMES, scored
@@ -33,7 +34,7 @@ LEVELS = (0.95, 0.8)
 
 def as_before(scores: HeldOutScores, seed: int, replicates: int) -> tuple[float, np.ndarray]:
     """The reported novel share and the 95 % interval of the uncalibrated estimate."""
-    estimator = MixFromScores(corrected=False)
+    estimator = MixFromScores(mixture=BBE(), corrected=False)
     share = estimator.novel_share(scores, estimator.known_marginal(scores))
     groups = inseparable_groups(scores)
     drawn, factor = bootstrap_mix(

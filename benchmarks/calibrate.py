@@ -1,0 +1,175 @@
+"""The constants of osls.inference.calibrated, from problems over the data sets that may be tuned on.
+
+    OSLS_DATA=... python benchmarks/problems.py --model auto --cache DIR      (the scores, once; --model trees too)
+    OSLS_DATA=... python benchmarks/calibrate.py --cache DIR
+
+For each problem: the estimate without correction, the spread of its bootstrap replicates, the accuracy of the
+source classifier, and the truth. From them the correction for hidden rows, the scale of errors and the
+quantiles of the errors so standardised. Every constant is also learnt with each data set left out in turn;
+the coverage printed is that of the data set left out. It prints the lines to paste, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+
+from osls._core.arrays import effective_size, with_novel
+from osls.inference.mix import MixFromScores, bootstrap_mix
+from osls.inference.separation import inseparable_groups
+from problems import FINAL, NAMES, ScoredProblem, scored
+
+PROBABILITIES = np.array([0.5, 1, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97.5, 99, 99.5]) / 100
+FEW_ROWS = 300
+HIDDEN = np.arange(0.0, 1.01, 0.05)
+FLOORS = {"novel": 0.01, "known": 0.005}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of a problem without its labels, and the truth."""
+
+    data: str
+    model: str
+    mix: np.ndarray
+    spread: np.ndarray
+    accuracy: float
+    rows: float
+    found: bool
+    truth: np.ndarray
+
+
+def describe(problem: ScoredProblem, model: str, replicates: int) -> Row:
+    """Estimate the mix of a problem without correction, and bootstrap it."""
+    scores, estimator = problem.scores([0]), MixFromScores(corrected=False)
+    groups = inseparable_groups(scores)
+    drawn, factor = bootstrap_mix(
+        lambda source, target: estimator._mix(scores.take(source, target), groups),
+        scores.y,
+        len(scores.class_target),
+        repeats=replicates,
+        rng=np.random.default_rng(problem.number),
+    )
+    marginal = estimator.known_marginal(scores)
+    return Row(
+        problem.data,
+        model,
+        with_novel(marginal, estimator.novel_share(scores, marginal)),
+        factor * drawn.std(axis=0),
+        scores.accuracy,
+        min(effective_size(scores.weights(marginal)), len(scores.class_target)),
+        estimator.test(scores, 0.05).pvalue <= 0.05,
+        problem.realised,
+    )
+
+
+def corrected(row: Row, hidden: float) -> np.ndarray:
+    """The mix with its known rows corrected."""
+    factor = 1 - hidden * (1 - row.accuracy) * min(1.0, FEW_ROWS / row.rows)
+    known = row.mix[:-1] * factor
+    return np.append(known, 1 - known.sum())
+
+
+def best_hidden(rows: list[Row]) -> float:
+    """The correction with the smallest mean error of the novel share, every data set with the same weight."""
+    weight = same_weight([row.data for row in rows])
+    shares = np.array([[corrected(row, hidden)[-1] for hidden in HIDDEN] for row in rows])
+    errors = np.abs(shares - np.array([row.truth[-1] for row in rows])[:, None])
+    return float(HIDDEN[np.argmin(weight @ errors)])
+
+
+def same_weight(names: list[str]) -> np.ndarray:
+    """Weights of rows such that every name has the same sum."""
+    _, place, count = np.unique(names, return_inverse=True, return_counts=True)
+    return 1 / count[place] / len(count)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of shares of one kind, the novel one or those of known classes."""
+
+    data: list[str]
+    error: np.ndarray
+    features: np.ndarray
+
+    def fit(self, use: np.ndarray, with_accuracy: bool) -> np.ndarray:
+        """Coefficients of the logarithm of the errors' scale, by maximum likelihood of Laplace errors."""
+        features = self.features * (1.0, 1.0, float(with_accuracy))
+        weight = same_weight([name for name, taken in zip(self.data, use, strict=True) if taken])
+
+        def loss(beta: np.ndarray) -> float:
+            log_scale = features[use] @ beta
+            return float(weight @ (log_scale + np.abs(self.error[use]) / np.exp(log_scale)))
+
+        found = minimize(loss, np.array([0.5, 1.0, 0.0]), method="Nelder-Mead", options={"maxiter": 4000})
+        return np.asarray(found.x * (1.0, 1.0, float(with_accuracy)))
+
+    def quantiles(self, use: np.ndarray, beta: np.ndarray) -> np.ndarray:
+        """Weighted quantiles of the standardised errors."""
+        standard = self.error[use] / np.exp(self.features[use] @ beta)
+        weight = same_weight([name for name, taken in zip(self.data, use, strict=True) if taken])
+        order = np.argsort(standard)
+        return np.interp(PROBABILITIES, np.cumsum(weight[order]) - weight[order] / 2, standard[order])
+
+
+def errors_of(rows: list[Row], hidden: float, kind: str) -> Errors:
+    names, errors, features = [], [], []
+    for row in rows:
+        mix = corrected(row, hidden)
+        for j in [len(mix) - 1] if kind == "novel" else range(len(mix) - 1):
+            names.append(row.data)
+            errors.append(row.truth[j] - mix[j])
+            features.append((1.0, np.log(row.spread[j] + FLOORS[kind]), 1 - row.accuracy))
+    return Errors(names, np.array(errors), np.array(features))
+
+
+def coverage_left_out(errors: Errors, with_accuracy: bool, level: float) -> tuple[float, float]:
+    """Coverage and mean width on data sets that were left out."""
+    held, width = np.zeros(len(errors.data)), np.zeros(len(errors.data))
+    for name in set(errors.data):
+        out = np.array([data == name for data in errors.data])
+        beta = errors.fit(~out, with_accuracy)
+        ends = np.interp([0.5 - level / 2, 0.5 + level / 2], PROBABILITIES, errors.quantiles(~out, beta))
+        size = np.exp(errors.features[out] @ beta)
+        held[out] = (errors.error[out] >= size * ends[0]) & (errors.error[out] <= size * ends[1])
+        width[out] = size * (ends[1] - ends[0])
+    weight = same_weight(errors.data)
+    return float(weight @ held), float(weight @ width)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=["trees", "auto"])
+    parser.add_argument("--replicates", type=int, default=100)
+    parser.add_argument("--cache", type=Path, default=Path(".scores"))
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rows = []
+    for model in args.models:
+        stems = (path.stem for path in (args.cache / model).glob("*.npz"))
+        for number in sorted(int(stem) for stem in stems if stem.isdigit()):
+            if NAMES[number % len(NAMES)] not in FINAL:
+                rows.append(describe(scored(number, model, args.cache), model, args.replicates))
+    hidden = best_hidden(rows)
+    print(f"{len(rows)} problems, {len({row.data for row in rows})} data sets\n_HIDDEN = {hidden:.2f}")
+    columns = [PROBABILITIES]
+    for kind, with_accuracy in (("novel", True), ("known", False)):
+        errors = errors_of(rows, hidden, kind)
+        every = np.ones(len(errors.data), dtype=bool)
+        beta = errors.fit(every, with_accuracy)
+        columns.append(errors.quantiles(every, beta))
+        print(f"_{kind.upper()}_SCALE = ({', '.join(f'{value:.4f}' for value in beta)})")
+        for level in (0.95, 0.8):
+            held, width = coverage_left_out(errors, with_accuracy, level)
+            print(f"# left out, level {level}: coverage {held:.3f}, mean width {width:.3f}")
+    for probability, novel, known in np.column_stack(columns):
+        print(f"        ({probability:g}, {novel:.3f}, {known:.3f}),")
+
+
+if __name__ == "__main__":
+    main()
