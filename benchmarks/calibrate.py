@@ -24,7 +24,9 @@ from osls.inference.mix import MixFromScores, bootstrap_mix
 from osls.inference.separation import inseparable_groups
 from problems import FINAL, NAMES, ScoredProblem, scored
 
-PROBABILITIES = np.array([0.5, 1, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97.5, 99, 99.5]) / 100
+PROBABILITIES = (
+    np.array([0.5, 1, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97.5, 99, 99.5]) / 100
+)
 FEW_ROWS = 300
 HIDDEN = np.arange(0.0, 1.01, 0.05)
 FLOORS = {"novel": 0.01, "known": 0.005}
@@ -76,9 +78,9 @@ def corrected(row: Row, hidden: float) -> np.ndarray:
 
 
 def best_hidden(rows: list[Row]) -> float:
-    """The correction with the smallest mean error of the novel share, every data set with the same weight."""
+    """The correction with the smallest mean error of the reported share, every data set with the same weight."""
     weight = same_weight([row.data for row in rows])
-    shares = np.array([[corrected(row, hidden)[-1] for hidden in HIDDEN] for row in rows])
+    shares = np.array([[corrected(row, hidden)[-1] * row.found for hidden in HIDDEN] for row in rows])
     errors = np.abs(shares - np.array([row.truth[-1] for row in rows])[:, None])
     return float(HIDDEN[np.argmin(weight @ errors)])
 
@@ -97,17 +99,16 @@ class Errors:
     error: np.ndarray
     features: np.ndarray
 
-    def fit(self, use: np.ndarray, with_accuracy: bool) -> np.ndarray:
+    def fit(self, use: np.ndarray) -> np.ndarray:
         """Coefficients of the logarithm of the errors' scale, by maximum likelihood of Laplace errors."""
-        features = self.features * (1.0, 1.0, float(with_accuracy))
         weight = same_weight([name for name, taken in zip(self.data, use, strict=True) if taken])
 
         def loss(beta: np.ndarray) -> float:
-            log_scale = features[use] @ beta
+            log_scale = self.features[use] @ beta
             return float(weight @ (log_scale + np.abs(self.error[use]) / np.exp(log_scale)))
 
-        found = minimize(loss, np.array([0.5, 1.0, 0.0]), method="Nelder-Mead", options={"maxiter": 4000})
-        return np.asarray(found.x * (1.0, 1.0, float(with_accuracy)))
+        start = np.array([0.5, 1.0, 0.0, 0.0])[: self.features.shape[1]]
+        return np.asarray(minimize(loss, start, method="BFGS").x)
 
     def quantiles(self, use: np.ndarray, beta: np.ndarray) -> np.ndarray:
         """Weighted quantiles of the standardised errors."""
@@ -124,16 +125,19 @@ def errors_of(rows: list[Row], hidden: float, kind: str) -> Errors:
         for j in [len(mix) - 1] if kind == "novel" else range(len(mix) - 1):
             names.append(row.data)
             errors.append(row.truth[j] - mix[j])
-            features.append((1.0, np.log(row.spread[j] + FLOORS[kind]), 1 - row.accuracy))
-    return Errors(names, np.array(errors), np.array(features))
+            features.append(
+                (1.0, np.log(row.spread[j] + FLOORS[kind]), 1 - row.accuracy, np.log(row.rows / 1000))
+            )
+    # The errors of known classes depend on the spread alone.
+    return Errors(names, np.array(errors), np.array(features)[:, : 4 if kind == "novel" else 2])
 
 
-def coverage_left_out(errors: Errors, with_accuracy: bool, level: float) -> tuple[float, float]:
+def coverage_left_out(errors: Errors, level: float) -> tuple[float, float]:
     """Coverage and mean width on data sets that were left out."""
     held, width = np.zeros(len(errors.data)), np.zeros(len(errors.data))
     for name in set(errors.data):
         out = np.array([data == name for data in errors.data])
-        beta = errors.fit(~out, with_accuracy)
+        beta = errors.fit(~out)
         ends = np.interp([0.5 - level / 2, 0.5 + level / 2], PROBABILITIES, errors.quantiles(~out, beta))
         size = np.exp(errors.features[out] @ beta)
         held[out] = (errors.error[out] >= size * ends[0]) & (errors.error[out] <= size * ends[1])
@@ -143,7 +147,9 @@ def coverage_left_out(errors: Errors, with_accuracy: bool, level: float) -> tupl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", nargs="+", default=["trees", "auto"])
     parser.add_argument("--replicates", type=int, default=100)
     parser.add_argument("--cache", type=Path, default=Path(".scores"))
@@ -158,14 +164,14 @@ def main() -> None:
     hidden = best_hidden(rows)
     print(f"{len(rows)} problems, {len({row.data for row in rows})} data sets\n_HIDDEN = {hidden:.2f}")
     columns = [PROBABILITIES]
-    for kind, with_accuracy in (("novel", True), ("known", False)):
+    for kind in ("novel", "known"):
         errors = errors_of(rows, hidden, kind)
         every = np.ones(len(errors.data), dtype=bool)
-        beta = errors.fit(every, with_accuracy)
+        beta = errors.fit(every)
         columns.append(errors.quantiles(every, beta))
         print(f"_{kind.upper()}_SCALE = ({', '.join(f'{value:.4f}' for value in beta)})")
         for level in (0.95, 0.8):
-            held, width = coverage_left_out(errors, with_accuracy, level)
+            held, width = coverage_left_out(errors, level)
             print(f"# left out, level {level}: coverage {held:.3f}, mean width {width:.3f}")
     for probability, novel, known in np.column_stack(columns):
         print(f"        ({probability:g}, {novel:.3f}, {known:.3f}),")

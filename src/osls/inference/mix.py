@@ -104,11 +104,10 @@ class MixFromScores:
         Bins are never quite pure, the less so the harder the known classes are to tell apart; the share of
         known rows is corrected for what this adds to it on average.
         """
-        weight = scores.weights(marginal)
-        known = float(clone(self.mixture).fit(*scores.domain(marginal), weight).alpha_)
+        fitted = clone(self.mixture).fit(*scores.domain(marginal), scores.weights(marginal))
+        known = float(fitted.alpha_)
         if self.corrected:
-            rows = min(effective_size(weight), len(scores.class_target))
-            known *= known_factor(scores.accuracy, rows)
+            known *= known_factor(scores.accuracy, _rows(scores, marginal))
         return 1 - known
 
     def mix(self, scores: HeldOutScores) -> Floats:
@@ -150,7 +149,8 @@ class MixFromScores:
             interval = normal_interval(estimate, replicates, factor, level)
         else:
             spread = factor * replicates.std(axis=0)
-            interval = calibrated_interval(estimate, spread, scores.accuracy, level)
+            rows = _rows(scores, self._known_marginal(scores, groups))
+            interval = calibrated_interval(estimate, spread, scores.accuracy, rows, level)
         # If nothing novel was found, zero is reported: that is possible, and so is the estimate.
         interval = np.column_stack([np.minimum(interval[:, 0], mix), np.maximum(interval[:, 1], mix)])
         for members in groups:
@@ -171,6 +171,11 @@ class MixFromScores:
         if self.shift == "separability":
             return separability_marginal(scores, clone(self.mixture))
         return _joint(scores).mix
+
+
+def _rows(scores: HeldOutScores, marginal: Floats) -> float:
+    """Rows of the smaller side; those of the re-weighted source as so many equal ones."""
+    return float(min(effective_size(scores.weights(marginal)), len(scores.class_target)))
 
 
 def _joint(scores: HeldOutScores) -> JointEstimate:
