@@ -1,6 +1,6 @@
 """The constants of osls.inference.calibrated, from problems over the data sets that may be tuned on.
 
-    OSLS_DATA=... python benchmarks/problems.py --model auto --cache DIR      (the scores, once; --model trees too)
+    OSLS_DATA=... python benchmarks/problems.py --model auto --cache DIR      (the scores; also --model trees)
     OSLS_DATA=... python benchmarks/calibrate.py --cache DIR
 
 For each problem: the estimate without correction, the spread of its bootstrap replicates, the accuracy of the
@@ -78,7 +78,7 @@ def corrected(row: Row, hidden: float) -> np.ndarray:
 
 
 def best_hidden(rows: list[Row]) -> float:
-    """The correction with the smallest mean error of the reported share, every data set with the same weight."""
+    """The correction with the smallest error of the reported share, every data set with the same weight."""
     weight = same_weight([row.data for row in rows])
     shares = np.array([[corrected(row, hidden)[-1] * row.found for hidden in HIDDEN] for row in rows])
     errors = np.abs(shares - np.array([row.truth[-1] for row in rows])[:, None])

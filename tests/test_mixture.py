@@ -267,8 +267,8 @@ def test_bad_parameters_are_named(estimator, message):
 
 class TestLargestBin:
     def test_hand_computed_value(self):
-        # Ten unlabelled rows for each of the four best positives, sixty for the last: h = .5, .5, .5, 1. The last
-        # bin has no noise; that of the next has the variance (.4 * .6 / 100 + .5**2 * .8 * .2 / 5) / .8**2.
+        # Ten unlabelled rows for each of the four best positives, sixty for the last: h = .5, .5, .5, 1. The
+        # last bin has no noise; the variance of the next is (.4 * .6 / 100 + .5**2 * .8 * .2 / 5) / .8**2.
         positive = [0.9, 0.8, 0.7, 0.6, 0.5]
         unlabeled = np.repeat(positive, [10, 10, 10, 10, 60])
         fitted = LargestBin().fit(positive, unlabeled)

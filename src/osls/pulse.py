@@ -699,10 +699,10 @@ class PULSE(Growing):
         return MixFromScores(shift, self._mixture(), corrected=corrected)
 
     def _mixture(self) -> MixtureEstimator:
-        if self.mixture is not None:
-            return clone(self.mixture)
         as_printed = self.recipe in _ONE_SPLIT or self.shift == "bbe"
-        return BBE() if as_printed else LargestBin()
+        default = BBE() if as_printed else LargestBin()
+        mixture: MixtureEstimator = default if self.mixture is None else clone(self.mixture)
+        return mixture
 
     def _learners(self, task: Task, advance: Advance) -> tuple[Learner, Learner]:
         """Return the learners of the source classifier and of the discriminator."""

@@ -3,8 +3,8 @@ r"""The largest bin that no smaller one contradicts: BBE's ratio, its bin chosen
 The ratio h(q) of the two shares in the top bin that holds a share q of the positives is alpha plus what the
 negatives in it add, so it can only grow with q; its noise shrinks with q. BBE takes the bin with the smallest
 upper bound. Where positives and negatives are well separated, many bins are nearly pure, and the one that
-looks best is the one whose noise happens to be lowest: the estimate is then too low (in PULSE: the novel share
-too high). Here a bin is rejected only if a smaller one shows that negatives have entered it,
+looks best is the one whose noise happens to be lowest: the estimate is then too low, and PULSE's novel share
+too high. Here a bin is rejected only if a smaller one shows that negatives have entered it,
 
 .. math:: h(q) > h(q') + z \sqrt{\sigma^2(q') - \sigma^2(q)} \quad \text{for some } q' < q ,
 
@@ -90,7 +90,7 @@ class LargestBin(MixtureEstimator):
 
 
 def _thresholds(sample: Sample, smallest: float) -> Floats:
-    """Lowest scores of at most ``_BINS`` top bins, from the share ``smallest`` to all; the largest score first."""
+    """Lowest scores of at most ``_BINS`` top bins, from the one of share ``smallest`` to the one of all."""
     order = np.argsort(sample.scores)[::-1]
     held = np.cumsum(sample.weights[order])
     wanted = np.searchsorted(held, np.linspace(smallest, 1, _BINS) * held[-1])
