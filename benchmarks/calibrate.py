@@ -1,7 +1,8 @@
 """The constants of osls.inference.calibrated, from problems over the data sets that may be tuned on.
 
     OSLS_DATA=... python benchmarks/problems.py --model auto --cache DIR      (the scores; also --model trees)
-    OSLS_DATA=... python benchmarks/calibrate.py --cache DIR
+    OSLS_DATA=... python benchmarks/problems.py --model auto --sizes 1500 6000 --cache LARGE
+    OSLS_DATA=... python benchmarks/calibrate.py --cache DIR LARGE
 
 For each problem: the estimate without correction, the spread of its bootstrap replicates, the accuracy of the
 source classifier, and the truth. From them the correction for hidden rows, the scale of errors and the
@@ -12,6 +13,7 @@ the coverage printed is that of the data set left out. It prints the lines to pa
 from __future__ import annotations
 
 import argparse
+import itertools
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +50,7 @@ class Row:
 
 def describe(problem: ScoredProblem, model: str, replicates: int) -> Row:
     """Estimate the mix of a problem without correction, and bootstrap it."""
-    scores, estimator = problem.scores([0]), MixFromScores(corrected=False)
+    scores, estimator = problem.scores(), MixFromScores(corrected=False)
     groups = inseparable_groups(scores)
     drawn, factor = bootstrap_mix(
         lambda source, target: estimator._mix(scores.take(source, target), groups),
@@ -72,7 +74,7 @@ def describe(problem: ScoredProblem, model: str, replicates: int) -> Row:
 
 def corrected(row: Row, hidden: float) -> np.ndarray:
     """The mix with its known rows corrected."""
-    factor = 1 - hidden * (1 - row.accuracy) * min(1.0, FEW_ROWS / row.rows)
+    factor = 1 - hidden * (1 - row.accuracy) * min(1.0, (FEW_ROWS / row.rows) ** 0.5)
     known = row.mix[:-1] * factor
     return np.append(known, 1 - known.sum())
 
@@ -152,15 +154,15 @@ def main() -> None:
     )
     parser.add_argument("--models", nargs="+", default=["trees", "auto"])
     parser.add_argument("--replicates", type=int, default=100)
-    parser.add_argument("--cache", type=Path, default=Path(".scores"))
+    parser.add_argument("--cache", type=Path, nargs="+", default=[Path(".scores")])
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
-    for model in args.models:
-        stems = (path.stem for path in (args.cache / model).glob("*.npz"))
+    for cache, model in itertools.product(args.cache, args.models):
+        stems = (path.stem for path in (cache / model).glob("*.npz"))
         for number in sorted(int(stem) for stem in stems if stem.isdigit()):
             if NAMES[number % len(NAMES)] not in FINAL:
-                rows.append(describe(scored(number, model, args.cache), model, args.replicates))
+                rows.append(describe(scored(number, model, cache), model, args.replicates))
     hidden = best_hidden(rows)
     print(f"{len(rows)} problems, {len({row.data for row in rows})} data sets\n_HIDDEN = {hidden:.2f}")
     columns = [PROBABILITIES]

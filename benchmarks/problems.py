@@ -4,9 +4,9 @@
 
 A problem is a number. From it follow the data set, the novel classes (none to half of them), the class mix of
 both sides, the novel share (none, or up to nine tenths) and the sizes (300 to 6,000 rows a side). Its scores
-are those of PULSE's steps 2 and 3, with the (k+1)-way model cross-fitted several times; they are kept in the
-cache, so a run that was stopped goes on. The data sets are divided once and for all (``FINAL``): methods and
-constants may be tuned on the others, and only the final tables look at these.
+are those of PULSE's steps 2 and 3; they are kept in the cache, so a run that was stopped goes on. The data
+sets are divided once and for all (``FINAL``): methods and constants may be tuned on the others, and only the
+final tables look at these.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from osls.datasets import load_dataset
 from osls.shift.scores import HeldOutScores
 from scores import ScoresOnly
 
-REPEATS = {"trees": 3, "auto": 2}
 SIZES = (300, 6000)
 LEAST_ROWS = 12
 COMPONENTS = 50
@@ -85,8 +84,8 @@ class Problem:
         return np.bincount(self.y_target, minlength=len(self.population)) / len(self.y_target)
 
 
-def make_problem(number: int) -> Problem:
-    """Draw problem ``number``."""
+def make_problem(number: int, sizes: tuple[int, int] = SIZES) -> Problem:
+    """Draw problem ``number``, with ``sizes`` rows a side."""
     rng = np.random.default_rng([number, 19])
     name = NAMES[number % len(NAMES)]
     X, y = table_of(name) if name in REAL else synthetic(name, rng)
@@ -95,7 +94,7 @@ def make_problem(number: int) -> Problem:
     novel = rng.choice(classes, n_novel, replace=False)
     known = np.setdiff1d(classes, novel)
     # On a logarithmic scale, more small ones than large ones.
-    low, high = np.log(SIZES)
+    low, high = np.log(sizes)
     n, m = (round(float(np.exp(low + (high - low) * rng.beta(1.0, 1.8)))) for _ in range(2))
     share = 0.0 if n_novel == 0 else float(rng.uniform(0.0, 0.9))
     spread = float(np.exp(rng.uniform(np.log(0.7), np.log(20.0))))
@@ -113,7 +112,7 @@ def make_problem(number: int) -> Problem:
     mix = np.concatenate([(1 - share) * target_mix, share * novel_mix])
     # So many rows that no pool is expected to run out, so that the drawn mix is the one meant.
     possible = min((len(pool) / p for pool, p in zip(pools, mix, strict=True) if p > 0.002), default=m)
-    counts = rng.multinomial(int(min(m, max(SIZES[0] / 2, 0.85 * possible))), mix / mix.sum())
+    counts = rng.multinomial(int(min(m, max(sizes[0] / 2, 0.85 * possible))), mix / mix.sum())
     counts = np.minimum(counts, [len(pool) for pool in pools])
     target = np.concatenate([pool[:count] for pool, count in zip(pools, counts, strict=True)])
     y_target = np.repeat(np.minimum(np.arange(len(pools)), len(known)), counts)
@@ -203,7 +202,7 @@ def _hypercube(y: np.ndarray, k: int, dim: int, apart: float, rng: np.random.Gen
 
 @dataclass(frozen=True)
 class ScoredProblem:
-    """The held-out scores of a problem, one set for each repeat of the joint model, and the truth."""
+    """The held-out scores of a problem, and the truth."""
 
     number: int
     data: str
@@ -213,11 +212,10 @@ class ScoredProblem:
     population: np.ndarray
     realised: np.ndarray
 
-    def scores(self, repeats: list[int] | None = None) -> HeldOutScores:
-        """Scores with the joint model's probabilities averaged over ``repeats`` (default: all)."""
+    def scores(self) -> HeldOutScores:
+        """The scores as PULSE has them after step 3."""
         n = len(self.y)
-        joint = self.joint[repeats].mean(axis=0) if repeats else self.joint.mean(axis=0)
-        return HeldOutScores(self.y, self.classes[:n], self.classes[n:], joint[:n], joint[n:])
+        return HeldOutScores(self.y, self.classes[:n], self.classes[n:], self.joint[:n], self.joint[n:])
 
 
 def numbers(problems: int, final: int) -> list[int]:
@@ -225,14 +223,13 @@ def numbers(problems: int, final: int) -> list[int]:
     return [i for i in range(max(problems, final)) if i < problems or NAMES[i % len(NAMES)] in FINAL]
 
 
-def scored(number: int, model: str, cache: Path) -> ScoredProblem:
+def scored(number: int, model: str, cache: Path, sizes: tuple[int, int] = SIZES) -> ScoredProblem:
     """Return the scores of a problem, from the cache if they are there."""
     path = cache / model / f"{number}.npz"
     if not path.exists():
-        problem = make_problem(number)
+        problem = make_problem(number, sizes)
         start = time.process_time()
         pulse = ScoresOnly(source_classifier=model, discriminator=model, random_state=number)
-        pulse.joint_fits = REPEATS[model]
         pulse.fit(problem.X, problem.y, X_target=problem.X_target)
         parts = {name: _small(value) for name, value in pulse.parts.items()}
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -250,6 +247,8 @@ def scored(number: int, model: str, cache: Path) -> ScoredProblem:
             name: file[name].astype(float) if file[name].dtype == np.float32 else file[name] for name in file
         }
     parts.pop("seconds")
+    # Older caches hold several fits of the joint model.
+    parts["joint"] = parts["joint"] if parts["joint"].ndim == 2 else parts["joint"][0]
     return ScoredProblem(number, NAMES[number % len(NAMES)], **parts)
 
 
@@ -265,12 +264,13 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=288, help="on all data sets")
     parser.add_argument("--final", type=int, default=600, help="up to this number on the final data sets")
     parser.add_argument("--first", type=int, default=0, help="leave out so many")
+    parser.add_argument("--sizes", type=int, nargs=2, default=SIZES, help="least and most rows a side")
     parser.add_argument("--cache", type=Path, default=Path(".scores"))
     args = parser.parse_args()
     for number in numbers(args.problems, args.final)[args.first :]:
         start = time.perf_counter()
-        problem = scored(number, args.model, args.cache)
-        n, m, k = len(problem.y), problem.joint.shape[1] - len(problem.y), len(problem.population) - 1
+        problem = scored(number, args.model, args.cache, tuple(args.sizes))
+        n, m, k = len(problem.y), len(problem.joint) - len(problem.y), len(problem.population) - 1
         seconds = time.perf_counter() - start
         print(
             f"{number} {problem.data} n={n} m={m} k={k} novel={problem.realised[-1]:.3f} {seconds:.1f} s",

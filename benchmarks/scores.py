@@ -60,27 +60,23 @@ class Case:
 
 
 class ScoresOnly(PULSE):
-    """PULSE up to the scores of steps 2 and 3; the (k+1)-way model can be cross-fitted several times."""
-
-    joint_fits = 1
+    """PULSE up to the scores of steps 2 and 3."""
 
     def _adapt_by_cross_fitting(self, task: Any, advance: Any) -> Adaptation:
         m = task.X_target.shape[0]
         source_learner, learner = self._learners(task, advance)
         n_folds = check_folds(task.y, task.classes, self._n_folds(len(task.y) + m), m)
         fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
-        works = [self._class_work(source_learner, task, fold)]
-        works += [(learner, self._domain_task(task, n_folds)) for _ in range(self.joint_fits)]
-        classes, *joints = cross_fit_all(works)
+        works = [self._class_work(source_learner, task, fold), (learner, self._domain_task(task, n_folds))]
+        classes, joint = cross_fit_all(works)
         f_s = self._calibrated(classes, task, fold)
-        joint = np.array([models.scores for models in joints])
-        self.parts = {"y": task.y, "classes": f_s.scores, "joint": joint}
+        self.parts = {"y": task.y, "classes": f_s.scores, "joint": joint.scores}
         return Adaptation(task.source_marginal, 0.0, np.zeros((m, task.k + 1)))
 
     @property
     def scores(self) -> HeldOutScores:
-        """Those of the first of the (k+1)-way models."""
-        y, classes, joint = self.parts["y"], self.parts["classes"], self.parts["joint"][0]
+        """The scores of both models."""
+        y, classes, joint = self.parts["y"], self.parts["classes"], self.parts["joint"]
         return HeldOutScores(y, classes[: len(y)], classes[len(y) :], joint[: len(y)], joint[len(y) :])
 
 

@@ -58,7 +58,7 @@ def as_before(scores: HeldOutScores, seed: int, replicates: int) -> tuple[float,
 
 def judge(number: int, model: str, cache: Path, replicates: int) -> dict[str, Any]:
     problem = scored(number, model, cache)
-    scores, truth = problem.scores([0]), problem.realised
+    scores, truth = problem.scores(), problem.realised
     estimator = MixFromScores()
     marginal = estimator.known_marginal(scores)
     p_value = estimator.test(scores, 0.05).pvalue

@@ -274,7 +274,7 @@ class TestLargestBin:
         fitted = LargestBin().fit(positive, unlabeled)
         assert (fitted.alpha_, fitted.threshold_) == (0.5, 0.6)
         np.testing.assert_allclose(fitted.curve_.ratio, [0.5, 0.5, 0.5, 1.0])
-        np.testing.assert_allclose(fitted.curve_.upper_bound[2:], [0.5 + 2.25 * np.sqrt(0.0104 / 0.64), 1.0])
+        np.testing.assert_allclose(fitted.curve_.upper_bound[2:], [0.5 + 2 * np.sqrt(0.0104 / 0.64), 1.0])
 
     def test_a_purer_small_bin_is_noticed_only_beyond_the_noise(self):
         positive = [0.9, 0.8, 0.7, 0.6, 0.5]

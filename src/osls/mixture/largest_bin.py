@@ -31,7 +31,7 @@ class LargestBin(MixtureEstimator):
 
     Parameters
     ----------
-    z : float, default=2.25
+    z : float, default=2.0
         How many standard deviations a bin's ratio must exceed that of a smaller bin to be rejected.
     smallest : float, default=0.4
         The smallest bin holds at least this share of the positives. Smaller ones are too noisy to contradict
@@ -66,7 +66,7 @@ class LargestBin(MixtureEstimator):
     threshold_: float
     curve_: BinCurve
 
-    def __init__(self, z: float = 2.25, smallest: float = 0.4):
+    def __init__(self, z: float = 2.0, smallest: float = 0.4):
         self.z = z
         self.smallest = smallest
 
