@@ -371,12 +371,10 @@ import json
 from pathlib import Path
 import numpy as np
 import torch
-from joblib import parallel_config
-from sklearn.ensemble import ExtraTreesClassifier
-from conftest import blobs
 from torch import nn
-from osls import PULSE, adapt
+from osls import PULSE
 from osls.datasets import simulate_osls
+from osls.testing import blobs
 from osls.training.ddp import rank, stream_seed, world_size
 from osls.training.trainer import Schedule, Trainer
 
@@ -397,9 +395,9 @@ trainer = Trainer(network, Schedule(steps=30, batch_size=64, learning_rate=0.05,
 loss = trainer.run(loss_of_next_batch, 30)
 outputs = network.eval()(batches[0, :5]).detach().flatten().tolist()
 
-problem = simulate_osls(*blobs(0, (600, 600, 600, 600)), novel=[3], random_state=0)
+problem = simulate_osls(*blobs(0, (400, 400, 400, 400)), novel=[3], random_state=0)
 model = PULSE(
-    source_classifier="mlp", discriminator="mlp", max_steps=300, n_folds=3, rounds=1, n_bootstrap=10,
+    source_classifier="mlp", discriminator="mlp", max_steps=200, n_folds=2, rounds=1, n_bootstrap=10,
     random_state=0,
 ).fit(**problem.training_data())
 truth = np.where(np.isin(problem.y_target, model.classes_), problem.y_target, -1)

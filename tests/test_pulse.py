@@ -27,8 +27,13 @@ def trees(**options):
     return PULSE(source_classifier=FOREST, discriminator=FOREST, random_state=0, **options)
 
 
-def test_answers_the_three_questions(digits_problem):
-    model = trees().fit(**digits_problem.training_data())
+@pytest.fixture(scope="module")
+def digits_model(digits_problem):
+    return trees().fit(**digits_problem.training_data())
+
+
+def test_answers_the_three_questions(digits_problem, digits_model):
+    model = digits_model
     error = mix_error(digits_problem.target_marginal, model.target_marginal_)
     assert error.novel < 0.08
     assert error.seen < 0.15
@@ -47,9 +52,9 @@ def test_answers_the_three_questions(digits_problem):
     assert inside.all()
 
 
-def test_golden_numbers(digits_problem):
+def test_golden_numbers(digits_problem, digits_model):
     """Trees are the same on every machine; a change here is a change of the method."""
-    model = trees().fit(**digits_problem.training_data())
+    model = digits_model
     measured = accuracy(digits_problem.y_target, model.target_labels_, -1)
     assert model.novel_prevalence_ == pytest.approx(GOLDEN["digits_trees"]["novel_prevalence"], abs=0.01)
     assert measured.all == pytest.approx(GOLDEN["digits_trees"]["accuracy"], abs=0.01)
