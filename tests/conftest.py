@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -109,6 +109,14 @@ ADAPTERS = {
     },
     "k-pu-one-split": KPU(max_steps=100, n_folds=1, random_state=0),
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hasty_maps() -> Iterator[None]:
+    """The map of a report in fewer steps: it takes longer than all the rest of a report."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("osls.app.report.landscape._STEPS", 250)
+        yield
 
 
 @pytest.fixture(scope="session")
