@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -372,10 +371,12 @@ import json
 from pathlib import Path
 import numpy as np
 import torch
+from joblib import parallel_config
+from sklearn.ensemble import ExtraTreesClassifier
+from conftest import blobs
 from torch import nn
-from osls import PULSE
+from osls import PULSE, adapt
 from osls.datasets import simulate_osls
-from osls.testing import blobs
 from osls.training.ddp import rank, stream_seed, world_size
 from osls.training.trainer import Schedule, Trainer
 
@@ -396,9 +397,9 @@ trainer = Trainer(network, Schedule(steps=30, batch_size=64, learning_rate=0.05,
 loss = trainer.run(loss_of_next_batch, 30)
 outputs = network.eval()(batches[0, :5]).detach().flatten().tolist()
 
-problem = simulate_osls(*blobs(0, (400, 400, 400, 400)), novel=[3], random_state=0)
+problem = simulate_osls(*blobs(0, (600, 600, 600, 600)), novel=[3], random_state=0)
 model = PULSE(
-    source_classifier="mlp", discriminator="mlp", max_steps=200, n_folds=2, rounds=1, n_bootstrap=10,
+    source_classifier="mlp", discriminator="mlp", max_steps=300, n_folds=3, rounds=1, n_bootstrap=10,
     random_state=0,
 ).fit(**problem.training_data())
 truth = np.where(np.isin(problem.y_target, model.classes_), problem.y_target, -1)
@@ -418,22 +419,16 @@ Path(__file__).with_name(f"{world_size()}-{rank()}.json").write_text(json.dumps(
 """
 
 
-def fit_in_processes(n: int, script: Path) -> None:
-    if n == 1:
-        # Alone it needs no process of its own.
-        with torch.random.fork_rng():
-            runpy.run_path(str(script))
-        return
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(n)]
-    done = subprocess.run(
+def fit_in_processes(n: int, script: Path) -> subprocess.CompletedProcess[str]:
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(n)] if n > 1 else []
+    return subprocess.run(
         [sys.executable, *launch, str(script)],
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)},
         timeout=1800,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
 
 
 class TestTorchrun:
@@ -442,7 +437,8 @@ class TestTorchrun:
         script.write_text(FIT)
         found = {}
         for n in (1, 2):
-            fit_in_processes(n, script)
+            done = fit_in_processes(n, script)
+            assert done.returncode == 0, done.stderr
             rows = [json.loads(path.read_text()) for path in tmp_path.glob(f"{n}-*.json")]
             assert sorted(row.pop("rank") for row in rows) == list(range(n))
             assert all(row == rows[0] for row in rows)
