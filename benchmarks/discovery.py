@@ -4,7 +4,7 @@
     OSLS_DATA=... python benchmarks/discovery.py --parts --out benchmarks/results/parts.json
 
 For each data set and draw, one to four classes are hidden. A run that was stopped goes on where it was. The
-weights of ``osls.inference.discovery`` were learnt on ``TUNED``; the results are for ``DATA``. All models are
+weights of ``osls.inference.partition`` were learnt on ``TUNED``; the results are for ``DATA``. All models are
 trees and a problem has at most 1,400 rows, so that all of it takes an hour of one core.
 
 - ``groups``: found and true number; accuracy (Hungarian) of the called novel rows, ours and that of k-means

@@ -1,4 +1,4 @@
-"""Learn the weights of ``osls.inference.discovery`` on data sets where the number of groups is known.
+"""Learn the weights of ``osls.inference.partition`` on data sets where the number of groups is known.
 
     OSLS_DATA=... python benchmarks/discovery_weights.py
 
@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 
 from discovery import TUNED, clustering_accuracy, draw
 from osls import PULSE
-from osls.inference import discovery as d
+from osls.inference import partition as d
 
 DRAWS = 8
 SUBSETS = 6

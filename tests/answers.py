@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,13 @@ def quick_pulse(seed: int = 0) -> PULSE:
         n_bootstrap=20,
         random_state=seed,
     )
+
+
+@cache
+def digits_fit(novel: tuple[int, ...], seed: int) -> tuple[OSLSProblem, PULSE]:
+    """Digits of which some are novel, and a model fitted to them once for all tests; none may change it."""
+    problem = simulate_osls(*load_digits(return_X_y=True), novel=list(novel), random_state=seed)
+    return problem, quick_pulse(seed).fit(**problem.training_data())
 
 
 def checks(status: str = "no violation seen") -> Diagnostics:
@@ -106,8 +114,7 @@ def _answer(
 
 def table_answer(novel: tuple[int, ...] = (8, 9), seed: int = 0, **changes: Any) -> Answer:
     """Digits as a table of pixels."""
-    problem = simulate_osls(*load_digits(return_X_y=True), novel=list(novel), random_state=seed)
-    model = quick_pulse(seed).fit(**problem.training_data())
+    problem, model = digits_fit(novel, seed)
     names = [f"pixel_{i // 8}_{i % 8}" for i in range(64)]
     source = pd.DataFrame(problem.X_source, columns=names).assign(digit=problem.y_source)
     target = pd.DataFrame(problem.X_target, columns=names)
@@ -121,8 +128,9 @@ def text_corpus(rng: np.random.Generator, topic: str, n: int) -> list[str]:
     ]
 
 
-def text_answer(seed: int = 0, **changes: Any) -> Answer:
-    """Sentences on five topics; gardening and astronomy are novel."""
+@cache
+def topics_fit(seed: int) -> tuple[OSLSProblem, PULSE, np.ndarray, csr_matrix]:
+    """Sentences on five topics, two of them novel, and a model fitted to them once; none may change it."""
     rng = np.random.default_rng(seed)
     y = np.repeat(list(TOPICS), 160)
     texts = np.array([t for topic in TOPICS for t in text_corpus(rng, topic, 160)], dtype=object)
@@ -135,6 +143,12 @@ def text_answer(seed: int = 0, **changes: Any) -> Answer:
 
     source, target = features(problem.X_source), features(problem.X_target)
     model = quick_pulse(seed).fit(source, problem.y_source, X_target=target)
+    return problem, model, texts, target
+
+
+def text_answer(seed: int = 0, **changes: Any) -> Answer:
+    """Sentences on five topics; gardening and astronomy are novel."""
+    problem, model, texts, target = topics_fit(seed)
     return _answer(
         "text",
         problem,
@@ -150,8 +164,7 @@ def image_answer(folder: Path, seed: int = 0, **changes: Any) -> Answer:
     """Digits as PNG files."""
     from PIL import Image
 
-    problem = simulate_osls(*load_digits(return_X_y=True), novel=[0, 4], random_state=seed)
-    model = quick_pulse(seed).fit(**problem.training_data())
+    problem, model = digits_fit((0, 4), seed)
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for i, row in enumerate(problem.X_target):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from osls import PULSE, baselines, mixture
 from osls._core.names import exported_classes
 from osls.base import OpenSetAdapter
-from osls.baselines import EULAC, KPU, CoLOR, Detector
+from osls.baselines import EULAC, KPU, CoLOR, Detector, DomainDiscriminator
 from osls.datasets import OSLSProblem, simulate_osls
 from osls.mixture import DEDPUL, ElkanNoto, MixtureEstimator, Regroup, Subsample
 from osls.testing import blobs, small_problem
@@ -64,10 +64,21 @@ CHEAP = {
     "source_classifier": FOREST,
     "discriminator": FOREST,
     "n_trees": 20,
-    "max_steps": 100,
+    "max_steps": 50,
+    "n_bootstrap": 20,
+    "n_folds": 3,
     "random_state": 0,
 }
 NETWORKS = {**CHEAP, "n_folds": 2}
+# The same for PULSE itself.
+FORESTS = {
+    "source_classifier": FOREST,
+    "discriminator": FOREST,
+    "n_folds": 3,
+    "rounds": 1,
+    "n_bootstrap": 20,
+    "random_state": 0,
+}
 
 
 def cheap(adapter: type[OpenSetAdapter]) -> OpenSetAdapter:
@@ -78,17 +89,19 @@ def cheap(adapter: type[OpenSetAdapter]) -> OpenSetAdapter:
 
 # Every adapter that the package exports, found by looking; the contract tests run on all of them.
 ADAPTERS = {
-    "pulse-trees": PULSE(source_classifier=FOREST, discriminator=FOREST, rounds=1, random_state=0),
-    "pulse-bbe": PULSE(source_classifier=FOREST, discriminator=FOREST, shift="bbe", rounds=1, random_state=0),
+    "pulse-trees": PULSE(**FORESTS),
+    "pulse-bbe": PULSE(**FORESTS, shift="bbe"),
     "pulse-mlp": PULSE(
-        source_classifier="mlp", discriminator="mlp", max_steps=60, n_folds=2, rounds=1, random_state=0
+        **{**FORESTS, "source_classifier": "mlp", "discriminator": "mlp", "n_folds": 2}, max_steps=60
     ),
-    "pulse-paper": PULSE(recipe="paper", max_steps=60, random_state=0),
-    "pulse-fine-tune": PULSE(recipe="fine-tune", max_steps=60, random_state=0),
+    "pulse-paper": PULSE(recipe="paper", max_steps=40, n_bootstrap=20, random_state=0),
+    "pulse-fine-tune": PULSE(recipe="fine-tune", max_steps=40, n_bootstrap=20, random_state=0),
     **{name: cheap(each) for name, each in exported_classes(baselines, OpenSetAdapter).items()},
+    # With three folds every sixth answer depends on the order of the rows.
+    "domain-disc": cheap(DomainDiscriminator).set_params(n_folds=5),
     # With fewer steps the multipliers have hardly moved.
     "color": CoLOR(max_steps=300, n_folds=2, random_state=0),
-    "eulac-mlp": EULAC(model="mlp", source_classifier=FOREST, max_steps=100, n_folds=2, random_state=0),
+    "eulac-mlp": EULAC(model="mlp", source_classifier=FOREST, max_steps=50, n_folds=2, random_state=0),
     "energy": Detector(kind="energy", max_steps=60, n_folds=2, random_state=0),
     **{
         kind: Detector(kind=kind, source_classifier=FOREST, n_folds=2, random_state=0)
@@ -96,6 +109,14 @@ ADAPTERS = {
     },
     "k-pu-one-split": KPU(max_steps=100, n_folds=1, random_state=0),
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hasty_maps() -> Iterator[None]:
+    """The map of a report in fewer steps: it takes longer than all the rest of a report."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("osls.app.report.landscape._STEPS", 250)
+        yield
 
 
 @pytest.fixture(scope="session")

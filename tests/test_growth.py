@@ -18,17 +18,9 @@ from osls.app.answer import mix_schema
 from osls.app.cli import app
 from osls.app.report.review import render_review
 from osls.growth import NOT_NEW
-from osls.inference.discovery import (
-    Space,
-    class_parts,
-    compare_parts,
-    group_rows,
-    group_shares,
-    modularity,
-    valley,
-    within_class_scale,
-)
+from osls.inference.discovery import class_parts, compare_parts, group_shares
 from osls.inference.labels import combine_named, spread_labels
+from osls.inference.partition import Space, group_rows, modularity, valley, within_class_scale
 from osls.training.embed import column_space, learnt_space
 
 CENTRES = np.array([[0, 0, 0], [8, 0, 0], [0, 8, 0], [8, 8, 0], [0, 8, 8], [8, 0, 8]])

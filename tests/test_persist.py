@@ -116,6 +116,9 @@ def quick(adapter, kind: str):
             changes[part] = "convnet"
         elif isinstance(params.get(part), BaseEstimator):
             changes[part] = SMALL_FOREST
+    if kind == "images" and "max_steps" not in params and "novel_share" in params:
+        # Its network only estimates the share and is not kept; it cannot be told to train for a moment.
+        changes["novel_share"] = 0.25
     return clone(adapter).set_params(**changes)
 
 

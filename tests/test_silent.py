@@ -42,12 +42,19 @@ LINEAR = {
     "n_bootstrap": 10,
 }
 NETWORK = QUICK | {"source_classifier": "mlp", "discriminator": "mlp", "n_folds": 2, "max_steps": 150}
+MODELS = {"trees": QUICK, "linear": LINEAR, "mlp": NETWORK}
 
 
 @pytest.fixture(scope="module")
 def wine():
     X, y = load_wine(return_X_y=True)
     return simulate_osls(X, y, novel=[2], random_state=0)
+
+
+@pytest.fixture(scope="module")
+def plain(wine):
+    """Models of the columns as they are, fitted once for each set of parameters."""
+    return {name: fit(wine, **chosen) for name, chosen in MODELS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -78,30 +85,30 @@ def fit(problem, change=lambda X: X, **parameters) -> PULSE:
 class TestScale:
     """A column may have any offset and any unit."""
 
-    @pytest.mark.parametrize("parameters", [QUICK, LINEAR], ids=["trees", "linear"])
+    @pytest.mark.parametrize("kind", ["trees", "linear"])
     @pytest.mark.parametrize(
         ("factor", "offset"), [(1, 1e9), (1, 1.7e12), (1e-6, 3), (1e6, -1e8), (1e35, 0), (1e-38, 0)]
     )
     def test_an_affine_change_of_columns_changes_the_answer_by_rounding_only(
-        self, wine, parameters, factor, offset
+        self, wine, plain, kind, factor, offset
     ):
         def changed(X):
             X = X.copy()
             X[:, [0, 5]] = factor * X[:, [0, 5]] + offset
             return X
 
-        plain, other = fit(wine, **parameters), fit(wine, changed, **parameters)
-        np.testing.assert_allclose(other.target_marginal_, plain.target_marginal_, atol=0.002)
-        agree = other.target_labels_ == plain.target_labels_
+        first, other = plain[kind], fit(wine, changed, **MODELS[kind])
+        np.testing.assert_allclose(other.target_marginal_, first.target_marginal_, atol=0.002)
+        agree = other.target_labels_ == first.target_labels_
         assert agree.mean() > 0.98
         predicted = other.predict(changed(wine.X_test))
-        assert np.mean(predicted == plain.predict(wine.X_test)) > 0.97
+        assert np.mean(predicted == first.predict(wine.X_test)) > 0.97
 
     @pytest.mark.parametrize("offset", [1e8, 1e9])
-    def test_networks_too(self, wine, offset):
-        plain, other = fit(wine, **NETWORK), fit(wine, lambda X: X + offset, **NETWORK)
-        np.testing.assert_allclose(other.target_marginal_, plain.target_marginal_, atol=0.08)
-        assert np.mean(other.target_labels_ == plain.target_labels_) > 0.9
+    def test_networks_too(self, wine, plain, offset):
+        first, other = plain["mlp"], fit(wine, lambda X: X + offset, **NETWORK)
+        np.testing.assert_allclose(other.target_marginal_, first.target_marginal_, atol=0.08)
+        assert np.mean(other.target_labels_ == first.target_labels_) > 0.9
 
     @pytest.mark.parametrize(
         "adapter",
@@ -133,9 +140,11 @@ class TestScale:
         def frame(X):
             return pd.DataFrame(X, columns=names).assign(c0=lambda f: f.c0 + 1.7e9)
 
-        model = PULSE(random_state=0, **QUICK)
+        # Few trees: what is written grows with them.
+        small = QUICK | {"source_classifier": FOREST, "discriminator": FOREST}
+        model = PULSE(random_state=0, **small)
         model.fit(frame(wine.X_source), wine.y_source, X_target=frame(wine.X_target))
-        plain = fit(wine, **QUICK)
+        plain = fit(wine, **small)
         np.testing.assert_allclose(model.target_marginal_, plain.target_marginal_, atol=0.002)
         model.save(tmp_path / "m")
         again = osls.load(tmp_path / "m")
@@ -276,19 +285,24 @@ class TestClassesThatCannotBeToldApart:
         shared = share_out(np.array([0.0, 0.5, 0.5]), np.array([0.2, 0.3, 0.5]), [np.array([0, 1])])
         np.testing.assert_allclose(shared, [0.2, 0.3, 0.5])
 
-    def test_classes_that_are_told_apart_pass(self, wine):
-        model = fit(wine, **QUICK)
-        assert model.diagnostics_["classes told apart"].passed
+    def test_classes_that_are_told_apart_pass(self, plain):
+        assert plain["trees"].diagnostics_["classes told apart"].passed
         assert diagnose(held_out(np.zeros(60, int), np.ones((60, 1))), np.array([1.0, 0.0]))[
             "classes told apart"
         ].passed
 
 
 class TestThreads:
-    @pytest.mark.parametrize("parameters", [QUICK, NETWORK], ids=["trees", "mlp"])
+    @pytest.mark.parametrize(
+        "parameters",
+        [QUICK | {"source_classifier": FOREST, "discriminator": FOREST}, NETWORK],
+        ids=["trees", "mlp"],
+    )
     def test_fits_in_four_threads_are_those_in_one(self, wine, parameters):
+        few = {"n_folds": 2, "n_bootstrap": 2, "max_steps": 60}
+
         def answers(seed):
-            model = PULSE(**parameters | {"n_folds": 2, "n_bootstrap": 2}, random_state=seed)
+            model = PULSE(**parameters | few, random_state=seed)
             return model.fit(wine.X_source, wine.y_source, X_target=wine.X_target).target_proba_
 
         with warnings.catch_warnings():
@@ -341,7 +355,7 @@ class TestColumns:
             self.fitted(frames, target.assign(extra=1.0))
 
     def test_the_same_columns_pass_also_as_an_array(self, frames):
-        _, _, target, _ = frames
+        target = frames[2]
         named, plain = self.fitted(frames, target), self.fitted(frames, target.to_numpy())
         np.testing.assert_array_equal(named.target_proba_, plain.target_proba_)
 
@@ -418,18 +432,21 @@ class TestVerdict:
 
 
 class TestTables:
-    def test_predictions_carry_the_targets_index(self, tumours):
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def answer(tumours):
         source, target = tumours
-        answer = osls.adapt(source, target.drop(columns="kind"), label="kind", fast=True)
+        return osls.adapt(source, target.drop(columns="kind"), label="kind", fast=True)
+
+    def test_predictions_carry_the_targets_index(self, tumours, answer):
+        _, target = tumours
         assert answer.predictions.index.equals(target.index)
         joined = target.assign(predicted=answer.predictions["predicted"])
         assert joined.predicted.notna().all()
         assert (joined.predicted == joined.kind.replace("large", "novel")).mean() > 0.75
         assert answer.predictions["row"].tolist() == list(range(1, len(target) + 1))
 
-    def test_row_numbers_are_those_of_the_file(self, tumours, tmp_path):
-        source, target = tumours
-        answer = osls.adapt(source, target.drop(columns="kind"), label="kind", fast=True)
+    def test_row_numbers_are_those_of_the_file(self, answer, tmp_path):
         answer.write(tmp_path / "run")
         written = pd.read_csv(tmp_path / "run/predictions.csv")
         assert written["row"].tolist() == answer.predictions["row"].tolist()
@@ -461,17 +478,13 @@ class TestTables:
         answer = osls.adapt(source, other, label="kind", fast=True, ignore=["mean radius", "Mean_Radius"])
         assert "mean area" in answer.feature_names
 
-    def test_the_headline_names_the_class_that_moved_most(self, tumours):
-        source, target = tumours
-        answer = osls.adapt(source, target.drop(columns="kind"), label="kind", fast=True)
+    def test_the_headline_names_the_class_that_moved_most(self, answer):
         moved = np.abs(answer.target_share - answer.source_share)[:-1]
         named = [name for name in answer.classes[:-1] if f"'{name}' went from" in answer.summary()]
         kept = "kept their proportions, as far as this data can tell" in answer.summary()
         assert named == ([] if kept else [answer.classes[int(moved.argmax())]])
 
-    def test_a_first_look_says_that_it_is_one(self, tumours):
-        source, target = tumours
-        answer = osls.adapt(source, target.drop(columns="kind"), label="kind", fast=True)
+    def test_a_first_look_says_that_it_is_one(self, answer):
         assert any("first look" in note for note in answer.warnings)
 
 

@@ -20,7 +20,7 @@ from osls._core.progress import no_progress
 from osls._core.saving import saveable
 from osls._core.validation import check_rows, check_target, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
-from osls.inference.discovery import Discovery, Parts, Space, class_parts, describe_groups, group_rows
+from osls.inference.discovery import Discovery, Parts, class_parts, describe_groups
 from osls.inference.labels import (
     NOT_NEW,
     Origin,
@@ -32,6 +32,7 @@ from osls.inference.labels import (
     spread_labels,
     with_classes,
 )
+from osls.inference.partition import Space, group_rows
 from osls.training.embed import column_space, learnt_space
 from osls.training.learners import FoldModels, Learner
 from osls.training.predictors import Predictor
@@ -124,7 +125,7 @@ class Growing(OpenSetAdapter):
     def discover(self) -> Discovery:
         """Return the groups that the rows called novel fall into, with their shares and intervals.
 
-        The number of groups follows from the data (:mod:`osls.inference.discovery`); one is as possible as
+        The number of groups follows from the data (:mod:`osls.inference.partition`); one is as possible as
         several. Known classes that fall into two parts are its ``parts``: they are not new. The result is
         kept, and saved with the model.
         """

@@ -1,18 +1,8 @@
-r"""Groups inside the novel part of a target: how many, how large, and which rows.
+"""Groups inside the novel part of a target: how many, how large, and which rows.
 
-Rows are compared in units of a known class: the columns by the covariance within known classes, and beside
-them what the models learnt (:class:`Space`). For each number of groups up to six, Ward's tree is cut there
-and a Gaussian mixture with one covariance goes on from the cut. Three figures say how good a partition is:
-
-- the modularity of the graph of nearest neighbours: neighbours should be of one group;
-- the valley between the two groups that are separated worst, along the axis that separates them best;
-- how much larger the modularity is than when single known classes are cut into as many parts. This is what
-  one class looks like in these data.
-
-Their weights were learnt on other data sets, where the number of groups is known (``_WEIGHTS``). None of the
-figures grows with the number of rows, and one group is as possible an answer as several.
-
-The same figures say whether a known class falls into two parts. Both are labelled, so neither is new.
+How rows fall into groups is mathematics of its own (:mod:`osls.inference.partition`). Here is the answer that
+follows: the share of each group with its interval, its rows, and the known class that it resembles. A known
+class that falls into two parts is told too. Both are labelled, so neither is new.
 """
 
 from __future__ import annotations
@@ -22,41 +12,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, ward
-from scipy.special import softmax
 from scipy.stats import norm
-from sklearn.neighbors import NearestNeighbors
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from osls._core.arrays import Bools, Floats, Ints
 from osls._core.saving import saveable
+from osls.inference.partition import Space, halve_classes
 
 if TYPE_CHECKING:
     from osls.pulse import PULSE
 
-__all__ = ["Discovery", "Group", "Parts", "Space", "class_parts", "discover", "group_rows", "group_shares"]
-
-# Groups are defined by so many rows at most; the others are assigned to them.
-_MAX_ROWS = 600
-_FEWEST_ROWS = 24
-_MOST_GROUPS = 6
-# Neighbours of a row, as a part of all rows: so that more rows of the same kind change nothing.
-_NEIGHBOURS = 0.06
-# Known classes that are cut for comparison: how many, with at least and at most so many rows.
-_REHEARSED = 8
-_REHEARSED_ROWS = 40, 150
-# What cutting one class into 2 to 6 parts usually gives, for data without such a class.
-_USUAL_MODULARITY = (0.24, 0.31, 0.33, 0.34, 0.35)
-# For modularity, valley, modularity above that of one class, log of the number, more than one.
-# Fitted by benchmarks/discovery_weights.py on digits, drybean, letter, pbmc3k, satimage, usps and generated
-# classes; benchmarks/discovery.py has the results for other data.
-_WEIGHTS = np.array([3.58, -2.93, 4.49, -1.75, -0.45])
-_SHRINKAGE = 0.1
-_MIXTURE_SHRINKAGE = 0.2
-_GRID = 48
-_ROUNDS = 20
-# A known class is looked at for parts if it has as many rows as two groups need; so many of them at most.
-_PART_ROWS = 2 * _FEWEST_ROWS, 300
+__all__ = ["Discovery", "Group", "Parts", "class_parts", "discover", "group_shares"]
 
 
 @saveable
@@ -171,289 +136,6 @@ def discover(model: PULSE) -> Discovery:
     return model.discover()
 
 
-# -- The space --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Space:
-    """Rows by their columns and by what the models learnt, both in units of a known class."""
-
-    columns: Floats
-    learnt: Floats
-
-    @classmethod
-    def of(cls, columns: Floats, learnt: Floats, y: Ints) -> Space:
-        """Measure rows by the known classes ``y`` of the first of them.
-
-        Columns lose the correlations that they have within classes. What the models learnt is only scaled:
-        its directions are already weighted by what they tell. The variance within classes adds up to one in
-        each of the two, so that both have the same say.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from osls.inference.discovery import Space
-        >>> rows = np.random.default_rng(0).normal(size=(100, 2)) * [9, 1]
-        >>> space = Space.of(rows, rows[:, :1], np.zeros(100, dtype=int))
-        >>> bool(np.allclose(space.columns.var(axis=0).sum(), 1)), space.joint.shape
-        (True, (100, 3))
-        """
-        columns = columns @ within_class_scale(columns[: len(y)], y)
-        return cls(_in_units(columns, y), _in_units(learnt, y))
-
-    @property
-    def joint(self) -> Floats:
-        return np.column_stack([self.columns, self.learnt])
-
-    def __getitem__(self, rows: Any) -> Space:
-        return Space(self.columns[rows], self.learnt[rows])
-
-
-def within_class_scale(rows: Floats, y: Ints) -> Floats:
-    """Return the matrix that makes the covariance within classes the identity, shrunk to be invertible.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from osls.inference.discovery import within_class_scale
-    >>> rows = np.array([[-3.0, 0.0], [3.0, 0.0], [7.0, -1.0], [13.0, 1.0]])
-    >>> scaled = rows @ within_class_scale(rows, np.array([0, 0, 1, 1]))
-    >>> bool(np.linalg.norm(scaled[1] - scaled[0]) < 3)
-    True
-    """
-    within = _within(rows, y)
-    value, vector = np.linalg.eigh(_shrunk(within.T @ within / len(within), _SHRINKAGE))
-    return np.asarray(vector / np.sqrt(value))
-
-
-def _within(rows: Floats, y: Ints) -> Floats:
-    """Rows minus the mean of their class."""
-    number = np.unique(y, return_inverse=True)[1]
-    means = np.stack([rows[number == c].mean(axis=0) for c in range(number.max() + 1)])
-    return np.asarray(rows - means[number])
-
-
-def _in_units(rows: Floats, y: Ints) -> Floats:
-    total = float(_within(rows[: len(y)], y).var(axis=0).sum())
-    return rows / np.sqrt(total) if total > 0 else rows
-
-
-def _shrunk(covariance: Floats, share: float) -> Floats:
-    d = len(covariance)
-    level = np.trace(covariance) / max(d, 1) + 1e-12
-    return np.asarray((1 - share) * covariance + share * level * np.eye(d))
-
-
-# -- How many groups --------------------------------------------------------------------------------
-
-
-def group_rows(space: Space, y: Ints, novelty: Floats, *, seed: int = 0) -> Floats:
-    """Return the memberships, of shape (m, groups), of target rows in groups of the novel ones.
-
-    Parameters
-    ----------
-    space : Space
-        The n source rows, then the m target rows.
-    y : array of shape (n,)
-        Known classes of the source rows.
-    novelty : array of shape (m,)
-        Probability that a target row is novel; those above one half are grouped.
-    seed : int
-        Seed of the draws of rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from osls.inference.discovery import Space, group_rows
-    >>> rng = np.random.default_rng(0)
-    >>> kind = np.repeat([0, 1, 2, 3, 4], [80, 80, 80, 60, 40])
-    >>> centres = np.array([[0, 0], [9, 0], [0, 9], [9, 9], [18, 9]])
-    >>> rows = centres[kind] + rng.normal(size=(340, 2))
-    >>> known = kind[:240]
-    >>> membership = group_rows(Space.of(rows, rows, known), known, np.ones(100))
-    >>> np.bincount(membership.argmax(axis=1)).tolist()
-    [60, 40]
-    """
-    rng = np.random.default_rng(seed)
-    target = space[len(y) :]
-    called = np.flatnonzero(novelty > 0.5)
-    if len(called) == 0:
-        return np.zeros((len(novelty), 0))
-    # Many small fits: threads cost more than they bring, the more so on a busy machine.
-    with threadpool_limits(1):
-        sample = target[np.sort(rng.permutation(called)[:_MAX_ROWS])]
-        candidates = partitions(sample.joint)
-        chosen = _choose(sample, candidates, _one_class_modularity(space, y, rng))
-        if chosen == 1:
-            return np.ones((len(novelty), 1))
-        membership = _posterior(target.joint, *_mixture(sample.joint, candidates[chosen])[1])
-    return np.asarray(membership[:, np.argsort(-membership[called].sum(axis=0), kind="stable")])
-
-
-def partitions(rows: Floats, most: int = _MOST_GROUPS) -> dict[int, Ints]:
-    """Return the best partition of rows into each number of groups that they can be told to have.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from osls.inference.discovery import partitions
-    >>> rows = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0, 0], [9, 9]], 30, axis=0)
-    >>> np.bincount(partitions(rows)[2]).tolist()
-    [30, 30]
-    """
-    found: dict[int, Ints] = {1: np.zeros(len(rows), dtype=np.int64)}
-    if len(rows) < _FEWEST_ROWS:
-        return found
-    tree = ward(rows)
-    for count in range(2, most + 1):
-        cut = np.asarray(fcluster(tree, count, "maxclust"), dtype=np.int64) - 1
-        labels = _mixture(rows, cut)[0].argmax(axis=1)
-        if len(np.unique(labels)) == count:
-            found[count] = labels
-    return found
-
-
-def _choose(rows: Space, candidates: dict[int, Ints], usual: Floats) -> int:
-    """The number of groups whose partition has the highest score; one group has a score of zero."""
-    graph = _neighbours(rows.joint), _neighbours(rows.columns)
-    score = {1: 0.0}
-    for count, labels in candidates.items():
-        if count > 1:
-            score[count] = float(_WEIGHTS @ _criteria(rows, labels, graph, float(usual[count - 2])))
-    return max(score, key=lambda count: score[count])
-
-
-def _criteria(rows: Space, labels: Ints, graph: tuple[Ints, Ints], usual: float) -> Floats:
-    """The figures that ``_WEIGHTS`` weigh."""
-    count = int(labels.max()) + 1
-    worst = max(
-        _valley_between(rows.joint[labels == a], rows.joint[labels == b])
-        for a in range(count)
-        for b in range(a)
-    )
-    above = modularity(graph[1], labels) - usual
-    return np.array([modularity(graph[0], labels), worst, above, np.log(count), 1.0])
-
-
-def _one_class_modularity(space: Space, y: Ints, rng: np.random.Generator) -> Floats:
-    """Mean modularity of single known classes that are cut into 2, 3, ... parts."""
-    least, most = _REHEARSED_ROWS
-    usable = rng.permutation(np.flatnonzero(np.bincount(y) >= least))[:_REHEARSED]
-    values: list[list[float]] = [[] for _ in _USUAL_MODULARITY]
-    for c in usable:
-        rows = space[rng.permutation(np.flatnonzero(y == c))[:most]]
-        graph = _neighbours(rows.columns)
-        for count, labels in partitions(rows.joint).items():
-            if count > 1:
-                values[count - 2].append(modularity(graph, labels))
-    pairs = zip(values, _USUAL_MODULARITY, strict=True)
-    return np.array([np.mean(found) if found else usual for found, usual in pairs])
-
-
-def _neighbours(rows: Floats) -> Ints:
-    """Positions of the nearest rows of each row."""
-    count = min(len(rows) - 1, max(5, round(_NEIGHBOURS * len(rows))))
-    if count < 1:
-        return np.zeros((len(rows), 0), dtype=np.int64)
-    return np.asarray(NearestNeighbors(n_neighbors=count).fit(rows).kneighbors(return_distance=False))
-
-
-def modularity(neighbours: Ints, labels: Ints) -> float:
-    """Part of the neighbours that have the same label, beyond what chance would give.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from osls.inference.discovery import modularity
-    >>> modularity(np.array([[1], [0], [3], [2]]), np.array([0, 0, 1, 1]))
-    0.5
-    """
-    count = int(labels.max()) + 1
-    pairs = (labels[:, None] * count + labels[neighbours]).ravel()
-    edges = np.bincount(pairs, minlength=count**2).reshape(count, count) / len(pairs)
-    ends = (edges.sum(axis=0) + edges.sum(axis=1)) / 2
-    return float(np.trace(edges) - np.square(ends).sum())
-
-
-def _valley_between(one: Floats, other: Floats) -> float:
-    # Two rows of each are needed to find an axis, and two others to look at them along it.
-    return valley(*_separating_scores(one, other)) if min(len(one), len(other)) >= 4 else 1.0
-
-
-def _separating_scores(one: Floats, other: Floats) -> tuple[Floats, Floats]:
-    """Scores of both pieces on the discriminant axis that the other halves of them gave."""
-    scores: tuple[list[Floats], list[Floats]] = ([], [])
-    for half in (0, 1):
-        a, b = one[1 - half :: 2], other[1 - half :: 2]
-        centres = a.mean(axis=0), b.mean(axis=0)
-        within = np.concatenate([a - centres[0], b - centres[1]])
-        share = min(1.0, (within.shape[1] + 1) / len(within))
-        covariance = _shrunk(within.T @ within / len(within), share)
-        axis = np.linalg.solve(covariance, centres[0] - centres[1])
-        axis /= np.sqrt(axis @ covariance @ axis) + 1e-12
-        middle = (centres[0] + centres[1]) @ axis / 2
-        for part, rows in zip(scores, (one, other), strict=True):
-            part.append(rows[half::2] @ axis - middle)
-    return np.concatenate(scores[0]), np.concatenate(scores[1])
-
-
-def valley(high: Floats, low: Floats) -> float:
-    """Smallest density between two samples' medians, relative to the lower of the peaks at its sides.
-
-    Both samples have the same weight. One when there is no valley; near zero when nothing lies between.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from osls.inference.discovery import valley
-    >>> x = np.linspace(-1, 1, 101)
-    >>> valley(x + 9, x) < 0.01, valley(x, x)
-    (True, 1.0)
-    """
-    start, stop = float(np.median(low)), float(np.median(high))
-    if stop <= start + 0.2:
-        return 1.0
-    grid = np.linspace(start - 1, stop + 1, _GRID)
-    density = _density(high, grid) + _density(low, grid)
-    between = np.flatnonzero((grid >= start) & (grid <= stop))
-    lowest = int(between[density[between].argmin()])
-    return float(density[lowest] / min(density[: lowest + 1].max(), density[lowest:].max()))
-
-
-def _density(sample: Floats, grid: Floats) -> Floats:
-    """Kernel density with Silverman's bandwidth."""
-    quarter, three_quarters = np.quantile(sample, [0.25, 0.75])
-    spread = min(float(sample.std()), (three_quarters - quarter) / 1.34) or float(sample.std())
-    width = max(1e-3, 0.9 * spread * len(sample) ** -0.2)
-    return np.asarray(np.exp(-0.5 * ((grid[:, None] - sample) / width) ** 2).mean(axis=1) / width)
-
-
-def _mixture(rows: Floats, labels: Ints) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
-    """Posteriors and parameters of a Gaussian mixture with one covariance, started from ``labels``."""
-    resp: Floats = np.eye(int(labels.max()) + 1)[labels]
-    for _ in range(_ROUNDS):
-        parameters = _gaussians(rows, resp)
-        before, resp = resp, _posterior(rows, *parameters)
-        if np.abs(resp - before).max() < 1e-3:
-            break
-    return resp, parameters
-
-
-def _gaussians(rows: Floats, resp: Floats) -> tuple[Floats, Floats, Floats]:
-    """Shares, means and the common precision of a mixture with these responsibilities."""
-    size = resp.sum(axis=0) + 1e-9
-    means = resp.T @ rows / size[:, None]
-    second = rows.T @ rows / len(rows) - (means * (size / len(rows))[:, None]).T @ means
-    shrinkage = max(_MIXTURE_SHRINKAGE, min(1.0, rows.shape[1] / len(rows)))
-    return size / size.sum(), means, np.linalg.inv(_shrunk(second, shrinkage))
-
-
-def _posterior(rows: Floats, share: Floats, means: Floats, precision: Floats) -> Floats:
-    linear = means @ precision
-    logits = rows @ linear.T - 0.5 * (linear * means).sum(axis=1) + np.log(share)
-    return np.asarray(softmax(logits, axis=1))
-
-
 # -- Parts of known classes -------------------------------------------------------------------------
 
 
@@ -482,7 +164,8 @@ def class_parts(
     Class "a" has two heaps; in the target one of them has become rare.
 
     >>> import numpy as np
-    >>> from osls.inference.discovery import Space, class_parts
+    >>> from osls.inference.discovery import class_parts
+    >>> from osls.inference.partition import Space
     >>> heap = np.repeat([0, 1, 2, 0, 1, 2], [60, 60, 90, 90, 10, 90])
     >>> rows = np.array([[0, 0], [12, 0], [0, 12]])[heap] + np.random.default_rng(0).normal(size=(400, 2))
     >>> kind = (heap == 2).astype(int)
@@ -490,28 +173,11 @@ def class_parts(
     >>> found.name, np.sort(found.target).round(2).tolist(), found.moved
     ('a', [0.1, 0.9], True)
     """
-    rng = np.random.default_rng(seed)
-    least, most = _PART_ROWS
-    halves: dict[int, tuple[Floats, Ints, Floats]] = {}
-    with threadpool_limits(1):
-        for c in np.flatnonzero(np.bincount(y, minlength=len(classes)) >= least).tolist():
-            drawn = space[rng.permutation(np.flatnonzero(y == c))[:most]]
-            labels = partitions(drawn.joint, most=2).get(2)
-            if labels is not None:
-                graph = _neighbours(drawn.joint), _neighbours(drawn.columns)
-                halves[c] = drawn.joint, labels, _criteria(drawn, labels, graph, 0.0)
-        found = []
-        for c, (rows, labels, criteria) in halves.items():
-            # What cutting one class gives: here the mean of the others, which are mostly whole.
-            others = [half[2][2] for j, half in halves.items() if j != c]
-            usual = float(np.mean(others)) if others else _USUAL_MODULARITY[0]
-            if float(_WEIGHTS @ criteria - _WEIGHTS[2] * usual) > 0:
-                of_source, of_target = np.flatnonzero(y == c), np.flatnonzero(answers == c)
-                both = space[np.append(of_source, len(y) + of_target)]
-                part = _posterior(both.joint, *_mixture(rows, labels)[1]).argmax(axis=1)
-                source, target = part[: len(of_source)], part[len(of_source) :]
-                found.append(compare_parts(classes[c], source, target, of_target, level))
-    return tuple(found)
+    found = halve_classes(space, y, answers, len(classes), seed=seed)
+    return tuple(
+        compare_parts(classes[c], source, target, np.flatnonzero(answers == c), level)
+        for c, (source, target) in found.items()
+    )
 
 
 def compare_parts(name: Any, source: Ints, target: Ints, rows: Ints, level: float) -> Parts:

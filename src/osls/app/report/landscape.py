@@ -25,6 +25,8 @@ from osls.app.report.wording import number, percent, shown
 _DRAWN = 600
 _FEWEST = 20
 _DIMENSIONS = 15
+# Steps of t-SNE, scikit-learn's own number.
+_STEPS = 1000
 # In standard deviations: one wild value must not press all other rows into one heap.
 _CLIP = 5.0
 # Colours for known classes; the others share one.
@@ -85,7 +87,13 @@ def _placed(answer: Answer, rows: Ints, rng: np.random.Generator) -> Floats:
     else:
         perplexity = min(30.0, (len(rows) - 1) / 3)
         with threadpool_limits(1):
-            model = TSNE(perplexity=perplexity, init="pca", random_state=int(rng.integers(2**31)), n_jobs=1)
+            model = TSNE(
+                perplexity=perplexity,
+                max_iter=_STEPS,
+                init="pca",
+                random_state=int(rng.integers(2**31)),
+                n_jobs=1,
+            )
             place = model.fit_transform(leading)
     low, high = place.min(axis=0), place.max(axis=0)
     return np.asarray((place - low) / np.where(high > low, high - low, 1.0), dtype=float)
