@@ -130,8 +130,8 @@ def errors_of(rows: list[Row], hidden: float, kind: str) -> Errors:
             features.append(
                 (1.0, np.log(row.spread[j] + FLOORS[kind]), 1 - row.accuracy, np.log(row.rows / 1000))
             )
-    # The errors of known classes depend on the spread alone.
-    return Errors(names, np.array(errors), np.array(features)[:, : 4 if kind == "novel" else 2])
+    # More rows than the spread shows do not help the known classes.
+    return Errors(names, np.array(errors), np.array(features)[:, : 4 if kind == "novel" else 3])
 
 
 def coverage_left_out(errors: Errors, level: float) -> tuple[float, float]:
