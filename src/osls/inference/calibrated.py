@@ -9,6 +9,8 @@ the quantiles of the errors so standardised. The numbers below are those, and no
 
 from __future__ import annotations
 
+from math import sqrt
+
 import numpy as np
 
 from osls._core.arrays import Floats
@@ -65,7 +67,7 @@ def known_factor(accuracy: float, rows: float) -> float:
     >>> [round(known_factor(accuracy, rows), 4) for accuracy, rows in ((1.0, 300), (0.8, 300), (0.8, 3000))]
     [1.0, 0.86, 0.9557]
     """
-    return 1 - _HIDDEN * (1 - accuracy) * min(1.0, (_FEW_ROWS / rows) ** 0.5)
+    return 1 - _HIDDEN * (1 - accuracy) * min(1.0, sqrt(_FEW_ROWS / rows))
 
 
 def calibrated_interval(
