@@ -127,6 +127,7 @@ def _compare_with_truth(problem: OSLSProblem, answers: Answers) -> Row:
         "mpe_novel": error.novel,
         "novelty_pvalue": answers.novelty_pvalue,
         "verdict": answers.verdict,
+        "cause": answers.cause,
     }
     if len(problem.y_test):
         test = accuracy(problem.y_test, answers.test_labels, problem.novel_label)

@@ -66,6 +66,7 @@ class Answers:
     novel_interval: tuple[float, float] | None = None
     novelty_pvalue: float | None = None
     verdict: str | None = None
+    cause: str | None = None
     history: History = field(default_factory=list)
     known_score: Floats | None = None
     known_labels: AnyArray | None = None
@@ -258,6 +259,7 @@ def run_method(
         novel_interval=getattr(model, "novel_interval_", None),
         novelty_pvalue=getattr(model, "novelty_pvalue_", None),
         verdict=None if diagnostics is None else str(diagnostics.verdict.status),
+        cause=diagnostics.cause.name if diagnostics is not None and diagnostics.cause is not None else None,
         history=list(model.history_),
         known_score=getattr(model, "known_score_", None),
         known_labels=getattr(model, "known_labels_", None),

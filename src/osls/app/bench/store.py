@@ -39,7 +39,7 @@ _COLUMNS = (
     ("float64", "novel_true novel_estimate novel_low novel_high"),
     ("bool", "novel_covered"),
     ("float64", "novelty_pvalue"),
-    ("string", "verdict"),
+    ("string", "verdict cause"),
     ("float64", "acc_all acc_seen acc_known acc_novel mpe_seen mpe_seen_raw mpe_novel"),
     ("float64", "test_acc_all test_acc_seen test_acc_novel best_threshold acc_best_threshold"),
     ("float64", "h_score novelty_auroc macro_f1 test_h_score"),
