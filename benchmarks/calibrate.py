@@ -5,9 +5,10 @@
     OSLS_DATA=... python benchmarks/calibrate.py --cache DIR LARGE
 
 For each problem: the estimate without correction, the spread of its bootstrap replicates, the accuracy of the
-source classifier, and the truth. From them the correction for hidden rows, the scale of errors and the
-quantiles of the errors so standardised. Every constant is also learnt with each data set left out in turn;
-the coverage printed is that of the data set left out. It prints the lines to paste, and changes nothing.
+source classifier, and the truth. From them the scale of errors and the quantiles of the errors so
+standardised, after the correction for hidden rows. Every constant is also learnt with each data set left out
+in turn; the coverage printed is that of the data set left out. It prints the lines to paste, and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from osls._core.arrays import effective_size, with_novel
+from osls.inference.calibrated import known_factor
 from osls.inference.mix import MixFromScores, bootstrap_mix
 from osls.inference.separation import inseparable_groups
 from problems import FINAL, NAMES, ScoredProblem, scored
@@ -29,8 +31,6 @@ from problems import FINAL, NAMES, ScoredProblem, scored
 PROBABILITIES = (
     np.array([0.5, 1, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97.5, 99, 99.5]) / 100
 )
-FEW_ROWS = 300
-HIDDEN = np.arange(0.0, 1.01, 0.05)
 FLOORS = {"novel": 0.01, "known": 0.005}
 
 
@@ -44,7 +44,6 @@ class Row:
     spread: np.ndarray
     accuracy: float
     rows: float
-    found: bool
     truth: np.ndarray
 
 
@@ -67,24 +66,14 @@ def describe(problem: ScoredProblem, model: str, replicates: int) -> Row:
         factor * drawn.std(axis=0),
         scores.accuracy,
         min(effective_size(scores.weights(marginal)), len(scores.class_target)),
-        estimator.test(scores, 0.05).pvalue <= 0.05,
         problem.realised,
     )
 
 
-def corrected(row: Row, hidden: float) -> np.ndarray:
+def corrected(row: Row) -> np.ndarray:
     """The mix with its known rows corrected."""
-    factor = 1 - hidden * (1 - row.accuracy) * min(1.0, (FEW_ROWS / row.rows) ** 0.5)
-    known = row.mix[:-1] * factor
+    known = row.mix[:-1] * known_factor(row.accuracy, row.rows)
     return np.append(known, 1 - known.sum())
-
-
-def best_hidden(rows: list[Row]) -> float:
-    """The correction with the smallest error of the reported share, every data set with the same weight."""
-    weight = same_weight([row.data for row in rows])
-    shares = np.array([[corrected(row, hidden)[-1] * row.found for hidden in HIDDEN] for row in rows])
-    errors = np.abs(shares - np.array([row.truth[-1] for row in rows])[:, None])
-    return float(HIDDEN[np.argmin(weight @ errors)])
 
 
 def same_weight(names: list[str]) -> np.ndarray:
@@ -120,10 +109,10 @@ class Errors:
         return np.interp(PROBABILITIES, np.cumsum(weight[order]) - weight[order] / 2, standard[order])
 
 
-def errors_of(rows: list[Row], hidden: float, kind: str) -> Errors:
+def errors_of(rows: list[Row], kind: str) -> Errors:
     names, errors, features = [], [], []
     for row in rows:
-        mix = corrected(row, hidden)
+        mix = corrected(row)
         for j in [len(mix) - 1] if kind == "novel" else range(len(mix) - 1):
             names.append(row.data)
             errors.append(row.truth[j] - mix[j])
@@ -163,11 +152,10 @@ def main() -> None:
         for number in sorted(int(stem) for stem in stems if stem.isdigit()):
             if NAMES[number % len(NAMES)] not in FINAL:
                 rows.append(describe(scored(number, model, cache), model, args.replicates))
-    hidden = best_hidden(rows)
-    print(f"{len(rows)} problems, {len({row.data for row in rows})} data sets\n_HIDDEN = {hidden:.2f}")
+    print(f"{len(rows)} problems, {len({row.data for row in rows})} data sets")
     columns = [PROBABILITIES]
     for kind in ("novel", "known"):
-        errors = errors_of(rows, hidden, kind)
+        errors = errors_of(rows, kind)
         every = np.ones(len(errors.data), dtype=bool)
         beta = errors.fit(every)
         columns.append(errors.quantiles(every, beta))

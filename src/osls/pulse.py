@@ -26,7 +26,7 @@ from osls.inference.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from osls.inference.mix import SHIFTS, MixFromScores
 from osls.inference.novelty import NoveltyTest
 from osls.inference.prediction_sets import PredictionSets
-from osls.mixture import BBE, LargestBin, MixtureEstimator, shares_by_class
+from osls.mixture import BBE, MixtureEstimator, shares_by_class
 from osls.pu import cvir
 from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
 from osls.shift.alignment import align_looks
@@ -94,8 +94,7 @@ class PULSE(Growing):
         "auto" is "refined" for the cross-fit recipe, "bbe" for the paper's, "separability" for fine-tuning.
     mixture : mixture estimator, optional
         How the novel share is estimated, used as it is; with shift="bbe" also each class's share. By default
-        :class:`osls.mixture.BBE` for the recipes "paper" and "fine-tune" and for shift="bbe", else
-        :class:`osls.mixture.LargestBin`; corrected for novel rows that hide among the known classes
+        :class:`osls.mixture.BBE`, corrected for novel rows that hide among the known classes
         (:mod:`osls.inference.calibrated`; not with recipe="paper").
     objective : str, default="cvir"
         How the discriminator is trained: "cvir", "nnpu", "upu", "pvu", "cvir-penalty", or with the sigmoid
@@ -699,10 +698,7 @@ class PULSE(Growing):
         return MixFromScores(shift, self._mixture(), corrected=corrected)
 
     def _mixture(self) -> MixtureEstimator:
-        as_printed = self.recipe in _ONE_SPLIT or self.shift == "bbe"
-        default = BBE() if as_printed else LargestBin()
-        mixture: MixtureEstimator = default if self.mixture is None else clone(self.mixture)
-        return mixture
+        return BBE() if self.mixture is None else clone(self.mixture)
 
     def _learners(self, task: Task, advance: Advance) -> tuple[Learner, Learner]:
         """Return the learners of the source classifier and of the discriminator."""

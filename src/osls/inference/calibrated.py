@@ -9,46 +9,42 @@ the quantiles of the errors so standardised. The numbers below are those, and no
 
 from __future__ import annotations
 
-from math import sqrt
-
 import numpy as np
 
 from osls._core.arrays import Floats
 
 # Known rows overcounted, per unit of the source classifier's error rate, with at most _FEW_ROWS rows; with
-# more rows smaller and purer bins can be used, and the effect shrinks with the root of their number.
-_HIDDEN = 0.7
+# more rows smaller and purer bins can be used, and the effect shrinks in proportion.
+_HIDDEN = 0.45
 _FEW_ROWS = 300
 # Logarithm of the scale of errors: constant, per log(bootstrap spread + floor), per error rate of the
 # classifier, for the novel share also per log(thousands of rows).
-_NOVEL_SCALE, _NOVEL_FLOOR = (-2.0475, 0.6561, 4.6301, -0.2409), 0.01
-_KNOWN_SCALE, _KNOWN_FLOOR = (-0.2699, 1.1805, 3.0321), 0.005
+_NOVEL_SCALE, _NOVEL_FLOOR = (-0.7878, 0.9809, 3.1738, -0.1995), 0.01
+_KNOWN_SCALE, _KNOWN_FLOOR = (0.1616, 1.2739, 2.7681), 0.005
 # Quantiles of (truth - estimate) / scale, every data set with the same weight: probability, novel, known.
 _QUANTILES = np.array(
     [
-        (0.005, -4.157, -4.462),
-        (0.01, -4.09, -3.788),
-        (0.025, -3.634, -2.733),
-        (0.05, -2.742, -2.063),
-        (0.1, -1.969, -1.278),
-        (0.15, -1.589, -0.934),
-        (0.2, -1.284, -0.64),
-        (0.3, -0.789, -0.222),
-        (0.4, -0.459, -0.0),
-        (0.5, -0.097, 0.225),
-        (0.6, 0.128, 0.475),
-        (0.7, 0.323, 0.755),
-        (0.8, 0.661, 1.128),
-        (0.85, 0.893, 1.398),
-        (0.9, 1.278, 1.743),
-        (0.95, 1.843, 2.425),
-        (0.975, 2.23, 3.221),
-        (0.99, 2.679, 4.211),
-        (0.995, 3.073, 4.923),
+        (0.005, -3.856, -4.84),
+        (0.01, -3.31, -3.656),
+        (0.025, -2.789, -2.83),
+        (0.05, -2.163, -2.085),
+        (0.1, -1.862, -1.353),
+        (0.15, -1.466, -0.927),
+        (0.2, -1.253, -0.706),
+        (0.3, -0.814, -0.286),
+        (0.4, -0.417, -0.009),
+        (0.5, -0.092, 0.194),
+        (0.6, 0.174, 0.432),
+        (0.7, 0.372, 0.729),
+        (0.8, 0.802, 1.109),
+        (0.85, 1.034, 1.353),
+        (0.9, 1.378, 1.701),
+        (0.95, 1.988, 2.235),
+        (0.975, 2.373, 3.207),
+        (0.99, 3.177, 4.327),
+        (0.995, 3.841, 5.192),
     ]
 )
-# An interval that starts at zero because nothing was found covers more than it has to: a tenth less will do.
-_NARROWER = 0.9
 
 
 def known_factor(accuracy: float, rows: float) -> float:
@@ -65,9 +61,9 @@ def known_factor(accuracy: float, rows: float) -> float:
     --------
     >>> from osls.inference.calibrated import known_factor
     >>> [round(known_factor(accuracy, rows), 4) for accuracy, rows in ((1.0, 300), (0.8, 300), (0.8, 3000))]
-    [1.0, 0.86, 0.9557]
+    [1.0, 0.91, 0.991]
     """
-    return 1 - _HIDDEN * (1 - accuracy) * min(1.0, sqrt(_FEW_ROWS / rows))
+    return 1 - _HIDDEN * (1 - accuracy) * min(1.0, _FEW_ROWS / rows)
 
 
 def calibrated_interval(
@@ -89,12 +85,12 @@ def calibrated_interval(
     >>> import numpy as np
     >>> from osls.inference.calibrated import calibrated_interval
     >>> calibrated_interval(np.array([0.8, 0.2]), np.array([0.02, 0.02]), 0.95, 1000, 0.95).round(3)
-    array([[0.769, 0.837],
-           [0.147, 0.233]])
+    array([[0.765, 0.839],
+           [0.152, 0.241]])
     """
     known = _ends(_KNOWN_SCALE, _QUANTILES[:, 2], level, np.log(spread[:-1] + _KNOWN_FLOOR), 1 - accuracy)
     about = np.log(spread[-1:] + _NOVEL_FLOOR), 1 - accuracy, np.log(rows / 1000)
-    novel = _ends(_NOVEL_SCALE, _NARROWER * _QUANTILES[:, 1], level, *about)
+    novel = _ends(_NOVEL_SCALE, _QUANTILES[:, 1], level, *about)
     return np.asarray(np.clip(estimate[:, None] + np.vstack([known, novel]), 0.0, 1.0))
 
 

@@ -17,7 +17,7 @@ from osls._core.arrays import Floats, Ints, effective_size, with_novel
 from osls.inference.calibrated import calibrated_interval, known_factor
 from osls.inference.novelty import NoveltyTest, novelty_test
 from osls.inference.separation import inseparable_groups, share_out, widen
-from osls.mixture import LargestBin, MixtureEstimator, shares_by_class
+from osls.mixture import BBE, MixtureEstimator, shares_by_class
 from osls.shift.joint import JointEstimate, joint_estimate
 from osls.shift.scores import HeldOutScores
 from osls.shift.separability import refined_marginal, separability_marginal
@@ -84,7 +84,7 @@ class MixFromScores:
     """
 
     shift: str = "refined"
-    mixture: MixtureEstimator = field(default_factory=LargestBin)
+    mixture: MixtureEstimator = field(default_factory=BBE)
     corrected: bool = True
 
     def known_marginal(self, scores: HeldOutScores) -> Floats:
