@@ -1,4 +1,4 @@
-"""DEDPUL, Elkan-Noto, largest bins, regrouping, subsampling, and the intervals of all of them."""
+"""DEDPUL, Elkan-Noto, regrouping, subsampling, and the intervals of all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import osls.mixture
 from conftest import ESTIMATORS, keep_two_thirds_at_the_top
-from osls.mixture import BBE, DEDPUL, ElkanNoto, LargestBin, MixtureEstimator, Regroup, Subsample
+from osls.mixture import BBE, DEDPUL, ElkanNoto, MixtureEstimator, Regroup, Subsample
 from osls.mixture.bootstrap import bootstrap_interval, thin
 from osls.mixture.dedpul import em_share
 from osls.mixture.sample import Sample
@@ -252,8 +252,6 @@ def test_logits_are_refused_with_a_hint(estimator, positive, unlabeled):
         (ElkanNoto("e4"), "form must be"),
         (ElkanNoto(size_ratio=0), "size_ratio"),
         (ElkanNoto(quantile=0), "quantile"),
-        (LargestBin(z=0), "z must be positive"),
-        (LargestBin(smallest=0), "smallest lie in"),
         (Regroup(fraction=1.0), "fraction"),
         (Subsample(np.ones_like, n_draws=0), "n_draws"),
         (Subsample(lambda score: 2 * np.ones_like(score)), "acceptance must return"),
@@ -263,45 +261,3 @@ def test_logits_are_refused_with_a_hint(estimator, positive, unlabeled):
 def test_bad_parameters_are_named(estimator, message):
     with pytest.raises(ValueError, match=message):
         estimator.fit([0.2, 0.5], [0.3, 0.4])
-
-
-class TestLargestBin:
-    def test_hand_computed_value(self):
-        # Ten unlabelled rows for each of the four best positives, sixty for the last: h = .5, .5, .5, 1. The
-        # last bin has no noise; the variance of the next is (.4 * .6 / 100 + .5**2 * .8 * .2 / 5) / .8**2.
-        positive = [0.9, 0.8, 0.7, 0.6, 0.5]
-        unlabeled = np.repeat(positive, [10, 10, 10, 10, 60])
-        fitted = LargestBin().fit(positive, unlabeled)
-        assert (fitted.alpha_, fitted.threshold_) == (0.5, 0.6)
-        np.testing.assert_allclose(fitted.curve_.ratio, [0.5, 0.5, 0.5, 1.0])
-        np.testing.assert_allclose(fitted.curve_.upper_bound[2:], [0.5 + 2 * np.sqrt(0.0104 / 0.64), 1.0])
-
-    def test_a_purer_small_bin_is_noticed_only_beyond_the_noise(self):
-        positive = [0.9, 0.8, 0.7, 0.6, 0.5]
-        unlabeled = np.repeat(positive, [10, 10, 10, 10, 60])
-        # (1 - .5) / .1275 = 3.9 standard deviations.
-        assert LargestBin(z=3.9).fit(positive, unlabeled).alpha_ == 0.5
-        assert LargestBin(z=4.0).fit(positive, unlabeled).alpha_ == 1.0
-
-    def test_less_biased_than_the_best_bin_where_samples_are_apart(self):
-        rng = np.random.default_rng(0)
-        errors = []
-        for _ in range(40):
-            positive = rng.uniform(0.3, 1, size=1000)
-            unlabeled = np.r_[rng.uniform(0.3, 1, size=1200), rng.uniform(0, 0.3, size=800)]
-            errors.append([e.fit(positive, unlabeled).alpha_ - 0.6 for e in (BBE(), LargestBin())])
-        best, largest = np.abs(np.mean(errors, axis=0))
-        assert largest < best / 2
-
-    def test_follows_the_curve_down_where_they_overlap(self):
-        rng = np.random.default_rng(0)
-        positive, unlabeled = rng.random(20_000), np.r_[rng.random(12_000), rng.beta(1, 6, size=8_000)]
-        assert LargestBin().fit(positive, unlabeled).alpha_ == pytest.approx(0.6, abs=0.02)
-
-    def test_whole_weights_count_as_repeated_rows(self):
-        rng = np.random.default_rng(0)
-        positive, unlabeled, weight = rng.random(30), rng.random(90) ** 2, rng.integers(1, 4, size=30)
-        weighted = LargestBin().fit(positive, unlabeled, weight)
-        repeated = LargestBin().fit(np.repeat(positive, weight), unlabeled)
-        np.testing.assert_array_equal(weighted.curve_.threshold, repeated.curve_.threshold)
-        np.testing.assert_allclose(weighted.curve_.ratio, repeated.curve_.ratio)

@@ -13,7 +13,6 @@ from osls.mixture.by_class import ClassShares, shares_by_class
 from osls.mixture.dedpul import DEDPUL
 from osls.mixture.elkan_noto import ElkanNoto
 from osls.mixture.kernel_prior import KernelPrior
-from osls.mixture.largest_bin import LargestBin
 from osls.mixture.regroup import Regroup
 from osls.mixture.subsample import Subsample
 
@@ -25,7 +24,6 @@ __all__ = [
     "ClassShares",
     "ElkanNoto",
     "KernelPrior",
-    "LargestBin",
     "MixtureEstimator",
     "Regroup",
     "Subsample",

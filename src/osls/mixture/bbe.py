@@ -94,7 +94,7 @@ class BBE(MixtureEstimator):
     def _fit(self, positive: Sample, unlabeled: Sample) -> None:
         if not 0 < self.delta < 1 or not 0 <= self.gamma < 1:
             raise ValueError(f"delta and gamma must lie in (0, 1); got {self.delta} and {self.gamma}.")
-        tail_p, tail_u = Tail(positive), Tail(unlabeled)
+        tail_p, tail_u = _Tail(positive), _Tail(unlabeled)
         bands = [dkw_radius(sample.effective_n, self.delta) for sample in (unlabeled, positive)]
         slack = (1 + self.gamma) * sum(bands)
 
@@ -109,7 +109,7 @@ class BBE(MixtureEstimator):
         self.upper_bound_ = float(min(1.0, self.curve_.upper_bound[best]))
 
 
-class Tail:
+class _Tail:
     """The share of a (weighted) sample at or above a threshold."""
 
     def __init__(self, sample: Sample):
