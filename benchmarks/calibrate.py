@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from osls._core.arrays import effective_size, with_novel
+from osls._core.arrays import with_novel
 from osls.inference.calibrated import known_factor
-from osls.inference.mix import MixFromScores, bootstrap_mix
+from osls.inference.mix import MixFromScores
 from osls.inference.separation import inseparable_groups
 from problems import FINAL, NAMES, ScoredProblem, scored
 
@@ -51,13 +51,8 @@ def describe(problem: ScoredProblem, model: str, replicates: int) -> Row:
     """Estimate the mix of a problem without correction, and bootstrap it."""
     scores, estimator = problem.scores(), MixFromScores(corrected=False)
     groups = inseparable_groups(scores)
-    drawn, factor = bootstrap_mix(
-        lambda source, target: estimator._mix(scores.take(source, target), groups),
-        scores.y,
-        len(scores.class_target),
-        repeats=replicates,
-        rng=np.random.default_rng(problem.number),
-    )
+    rng = np.random.default_rng(problem.number)
+    drawn, factor = estimator.replicates(scores, groups, repeats=replicates, rng=rng)
     marginal = estimator.known_marginal(scores)
     return Row(
         problem.data,
@@ -65,7 +60,7 @@ def describe(problem: ScoredProblem, model: str, replicates: int) -> Row:
         with_novel(marginal, estimator.novel_share(scores, marginal)),
         factor * drawn.std(axis=0),
         scores.accuracy,
-        min(effective_size(scores.weights(marginal)), len(scores.class_target)),
+        scores.rows(marginal),
         problem.realised,
     )
 

@@ -21,9 +21,8 @@ import numpy as np
 from scipy.stats import norm
 
 from osls.inference import novelty
-from osls.inference.mix import MixFromScores, bootstrap_mix
+from osls.inference.mix import MixFromScores
 from osls.inference.separation import inseparable_groups
-from osls.mixture import BBE
 from osls.shift.scores import HeldOutScores
 from plotting import new_figure, save
 from problems import FINAL, NAMES, scored
@@ -34,16 +33,11 @@ LEVELS = (0.95, 0.8)
 
 def as_before(scores: HeldOutScores, seed: int, replicates: int) -> tuple[float, np.ndarray]:
     """The reported novel share and the 95 % interval of the uncalibrated estimate."""
-    estimator = MixFromScores(mixture=BBE(), corrected=False)
+    estimator = MixFromScores(corrected=False)
     share = estimator.novel_share(scores, estimator.known_marginal(scores))
     groups = inseparable_groups(scores)
-    drawn, factor = bootstrap_mix(
-        lambda source, target: estimator._mix(scores.take(source, target), groups),
-        scores.y,
-        len(scores.class_target),
-        repeats=replicates,
-        rng=np.random.default_rng(seed),
-    )
+    rng = np.random.default_rng(seed)
+    drawn, factor = estimator.replicates(scores, groups, repeats=replicates, rng=rng)
     low, high = np.quantile(drawn[:, -1], [0.1587, 0.8413])
     half = norm.ppf(0.975) * factor * (high - low) / 2
     kept = novelty._CROSS_FITTING

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.base import clone
 
-from osls._core.arrays import Floats, Ints, effective_size, with_novel
+from osls._core.arrays import Floats, Ints, with_novel
 from osls.inference.calibrated import calibrated_interval, known_factor
 from osls.inference.novelty import NoveltyTest, novelty_test
 from osls.inference.separation import inseparable_groups, share_out, widen
@@ -107,7 +107,7 @@ class MixFromScores:
         fitted = clone(self.mixture).fit(*scores.domain(marginal), scores.weights(marginal))
         known = float(fitted.alpha_)
         if self.corrected:
-            known *= known_factor(scores.accuracy, _rows(scores, marginal))
+            known *= known_factor(scores.accuracy, scores.rows(marginal))
         return 1 - known
 
     def mix(self, scores: HeldOutScores) -> Floats:
@@ -128,6 +128,21 @@ class MixFromScores:
         first = self._first_marginal(scores)
         return novelty_test(*scores.domain(first), scores.weights(first), cross_fitted=True, level=level)
 
+    def replicates(
+        self, scores: HeldOutScores, groups: list[Ints], *, repeats: int, rng: np.random.Generator
+    ) -> tuple[Floats, float]:
+        """Mixes of resampled rows, and the factor of their spread, as in :func:`bootstrap_mix`.
+
+        ``groups`` are the classes that cannot be told apart; every replicate has the same.
+        """
+        return bootstrap_mix(
+            lambda source, target: self._mix(scores.take(source, target), groups),
+            scores.y,
+            len(scores.class_target),
+            repeats=repeats,
+            rng=rng,
+        )
+
     def interval(
         self, scores: HeldOutScores, mix: Floats, *, level: float, repeats: int, rng: np.random.Generator
     ) -> Floats:
@@ -137,19 +152,14 @@ class MixFromScores:
         split the interval is that of the bootstrap alone.
         """
         groups = inseparable_groups(scores)
-        replicates, factor = bootstrap_mix(
-            lambda source, target: self._mix(scores.take(source, target), groups),
-            scores.y,
-            len(scores.class_target),
-            repeats=repeats,
-            rng=rng,
-        )
-        estimate = self._mix(scores, groups)
+        replicates, factor = self.replicates(scores, groups, repeats=repeats, rng=rng)
+        marginal = self._known_marginal(scores, groups)
+        estimate = with_novel(marginal, self.novel_share(scores, marginal))
         if scores.domain_source.ndim == 1:
             interval = normal_interval(estimate, replicates, factor, level)
         else:
             spread = factor * replicates.std(axis=0)
-            rows = _rows(scores, self._known_marginal(scores, groups))
+            rows = scores.rows(marginal)
             interval = calibrated_interval(estimate, spread, scores.accuracy, rows, level)
         # If nothing novel was found, zero is reported: that is possible, and so is the estimate.
         interval = np.column_stack([np.minimum(interval[:, 0], mix), np.maximum(interval[:, 1], mix)])
@@ -171,11 +181,6 @@ class MixFromScores:
         if self.shift == "separability":
             return separability_marginal(scores, clone(self.mixture))
         return _joint(scores).mix
-
-
-def _rows(scores: HeldOutScores, marginal: Floats) -> float:
-    """Rows of the smaller side; those of the re-weighted source as so many equal ones."""
-    return float(min(effective_size(scores.weights(marginal)), len(scores.class_target)))
 
 
 def _joint(scores: HeldOutScores) -> JointEstimate:

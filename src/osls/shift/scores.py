@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from osls._core.arrays import Bools, Floats, Ints
+from osls._core.arrays import Bools, Floats, Ints, effective_size
 from osls.shift.joint import domain_score
 
 
@@ -63,6 +63,10 @@ class HeldOutScores:
         if self.domain_source.ndim == 1:
             return self.domain_source, self.domain_target
         return domain_score(self.domain_source, mix), domain_score(self.domain_target, mix)
+
+    def rows(self, mix: Floats) -> float:
+        """Rows of the smaller side; those of the re-weighted source as so many equal ones."""
+        return float(min(effective_size(self.weights(mix)), len(self.class_target)))
 
     def take(self, source: Ints, target: Ints) -> HeldOutScores:
         """Return the scores of some of the rows."""
