@@ -30,7 +30,6 @@ TEXTS: dict[str, tuple[str, ...]] = {
 }
 # The sizes that the authors of the text network use.
 MAX_WORDS = 20_000
-MAX_LENGTH = 1_000
 _DIMENSIONS = 100
 _WORD = re.compile(r"[a-z0-9]+")
 
@@ -45,11 +44,11 @@ class _Rows:
 
 # A worker runs the methods of a draw and the draws of a data set one after the other.
 @lru_cache(maxsize=1)
-def _load(name: str, options: str, as_words: bool) -> _Rows:
+def _load(name: str, options: str, words: int | None) -> _Rows:
     given: dict[str, Any] = json.loads(options)
-    if as_words:
+    if words is not None:
         texts, y = texts_of(name, **given)
-        X, vocabulary = number_words(texts)
+        X, vocabulary = number_words(texts, max_length=words)
         return _Rows(X, y, vocabulary=tuple(vocabulary))
     labelled = load_dataset(name).load(**given)  # nosec B615  # ours, not the Hugging Face Hub's
     return _Rows(labelled.X, labelled.y, labelled.class_names)
@@ -57,7 +56,8 @@ def _load(name: str, options: str, as_words: bool) -> _Rows:
 
 def _rows(data: Mapping[str, Any], network: Mapping[str, Any] | None) -> _Rows:
     options = json.dumps(data.get("options", {}), sort_keys=True)
-    return _load(data["name"], options, network is not None and network["body"] == "text-cnn")
+    as_words = network is not None and network["body"] == "text-cnn"
+    return _load(data["name"], options, NetworkSpec.model_validate(network).words if as_words else None)
 
 
 def draw_problem(
@@ -144,7 +144,7 @@ def texts_of(name: str, **options: bool) -> tuple[list[str], AnyArray]:
 
 
 def number_words(
-    texts: Sequence[str], *, max_words: int = MAX_WORDS, max_length: int = MAX_LENGTH
+    texts: Sequence[str], *, max_words: int = MAX_WORDS, max_length: int
 ) -> tuple[AnyArray, list[str]]:
     """Number the most frequent words from 1; other words are dropped, short texts padded with 0.
 

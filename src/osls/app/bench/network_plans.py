@@ -34,6 +34,7 @@ _ONLY_FOR = {
     "dropout": ("mlp",),
     "vectors": ("text-cnn",),
     "frozen": ("text-cnn",),
+    "words": ("text-cnn",),
 }
 
 
@@ -63,8 +64,8 @@ class NetworkSpec(Strict):
     """A body, what it starts from, and its schedule (the adapters' own without one).
 
     ``augment`` (crop and flip), ``weights`` (a file) and ``pretrain`` are for the four networks of images,
-    ``stem`` for ResNet-18 and -50, ``dropout`` for the MLP, ``vectors`` (a GloVe file, or "random") and
-    ``frozen`` (the vectors are not trained) for texts. A key that the body has no use for is refused.
+    ``stem`` for ResNet-18 and -50, ``dropout`` for the MLP, ``vectors`` (a GloVe file, or "random"),
+    ``frozen`` (the vectors are not trained) and ``words`` (how many of a text are read) for texts. A key that the body has no use for is refused.
     """
 
     body: Literal["fast-convnet", "resnet9", "resnet18", "resnet50", "text-cnn", "mlp"]
@@ -76,6 +77,8 @@ class NetworkSpec(Strict):
     pretrain: PretrainSpec | None = None
     vectors: str = "glove.6B.100d.txt"
     frozen: bool = False
+    # With fewer than 149 nothing is left after its three convolutions.
+    words: int = Field(default=1_000, ge=149)
     schedule: ScheduleSpec | None = None
 
     @model_validator(mode="after")
