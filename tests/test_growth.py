@@ -22,6 +22,7 @@ from osls.inference.discovery import class_parts, compare_parts, group_shares
 from osls.inference.labels import combine_named, spread_labels
 from osls.inference.partition import Space, group_rows, modularity, valley, within_class_scale
 from osls.training.embed import column_space, learnt_space
+from osls.training.predictors import Blended
 
 CENTRES = np.array([[0, 0, 0], [8, 0, 0], [0, 8, 0], [8, 8, 0], [0, 8, 8], [8, 0, 8]])
 NAMES = np.array(["a", "b", "c", "d", "e", "f"])
@@ -59,6 +60,16 @@ def model():
 def grown(model):
     rows = model.suggest(8)
     return model.absorb(TARGET[rows], TRUTH[rows])
+
+
+class OneColumn:
+    """A predictor that looks at one column of its rows."""
+
+    def __init__(self, column):
+        self.column = column
+
+    def predict_proba(self, X):
+        return np.column_stack([X[:, self.column], 1 - X[:, self.column]])
 
 
 class TestDiscover:
@@ -176,6 +187,14 @@ class TestDiscover:
             assert space.shape[1] >= 1
             assert np.isfinite(space).all()
         assert column_space(csr_matrix(TARGET)).shape == column_space(TARGET).shape
+
+    @pytest.mark.parametrize("share", [0.0, 1.0])
+    def test_a_family_without_weight_still_tells_groups_apart(self, share):
+        """One model merges what the other keeps apart."""
+        blend = Blended(OneColumn(0), OneColumn(1), share)
+        rows = np.array([[0.2, 0.9], [0.2, 0.1], [0.8, 0.9], [0.8, 0.1]])
+        space = learnt_space(blend, rows)
+        assert len(np.unique(space.round(6), axis=0)) == 4
 
 
 class TestParts:

@@ -64,8 +64,8 @@ def _views(predictor: Any) -> list[View]:
     if isinstance(predictor, Tempered):
         return _views(predictor.predictor)
     if isinstance(predictor, Blended):
-        used = ((predictor.first, predictor.share), (predictor.second, 1 - predictor.share))
-        return [view for part, share in used if share > 0 for view in _views(part)]
+        # Also a family without weight: the leaves tell groups apart where hidden units have merged them.
+        return [*_views(predictor.first), *_views(predictor.second)]
     if isinstance(predictor, Constant):
         return []
     if isinstance(predictor, Networks) and isinstance(predictor.networks, StackedMLP):

@@ -65,7 +65,8 @@ class NetworkSpec(Strict):
 
     ``augment`` (crop and flip), ``weights`` (a file) and ``pretrain`` are for the four networks of images,
     ``stem`` for ResNet-18 and -50, ``dropout`` for the MLP, ``vectors`` (a GloVe file, or "random"),
-    ``frozen`` (the vectors are not trained) and ``words`` (how many of a text are read) for texts. A key that the body has no use for is refused.
+    ``frozen`` (the vectors are not trained) and ``words`` (how many of a text are read) for texts. A key that
+    the body has no use for is refused.
     """
 
     body: Literal["fast-convnet", "resnet9", "resnet18", "resnet50", "text-cnn", "mlp"]
