@@ -268,7 +268,7 @@ def _pretraining(path: Path) -> Iterator[Finding]:
     groups = dict(_groups(path))
     scratch, trained = groups.get("from scratch", []), groups.get("pre-trained", [])
     before, after = (_means(rows, "test_acc_all", "acc_all") for rows in (scratch, trained))
-    for method in before.keys() & after.keys():
+    for method in (name for name in before if name in after):
         figures = f"{before[method]:.3f} and {after[method]:.3f}"
         yield Finding(
             f"Pre-training improves {method}",
