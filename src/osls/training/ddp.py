@@ -18,13 +18,16 @@ first process write files: ``if osls.training.is_main(): ...``.
 from __future__ import annotations
 
 import atexit
+import gc
 import multiprocessing
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from inspect import signature
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, distributed, nn
@@ -79,7 +82,15 @@ def _join() -> None:
 
 
 def _leave() -> None:
+    """Leave the group, after all that refers to it.
+
+    What outlives the group is torn down with the interpreter, while threads of torch still use it: one in
+    seven of short runs ended with SIGABRT.
+    """
     if distributed.is_initialized():
+        for step in list(_steps):
+            step.release()
+        gc.collect()
         distributed.destroy_process_group()
 
 
@@ -108,6 +119,12 @@ def stream_seed(seed: int) -> int:
     return (seed + rank() * _GOLDEN) % 2**63
 
 
+def _own_buffers() -> dict[str, Any]:
+    """Arguments of torch's wrapper that leave buffers alone; torch 2.13 warns of the name it had before."""
+    known = signature(DistributedDataParallel).parameters
+    return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
+
+
 class SharedStep:
     """A step of training that all processes take together, by torch's DistributedDataParallel.
 
@@ -117,13 +134,23 @@ class SharedStep:
 
     def __init__(self, network: nn.Module):
         # Heads that a training phase does not use have no gradient; buffers are averaged between epochs.
-        self._wrapped = DistributedDataParallel(
-            _LossOf(network), broadcast_buffers=False, find_unused_parameters=True
+        self._wrapped: nn.Module | None = DistributedDataParallel(
+            _LossOf(network), find_unused_parameters=True, **_own_buffers()
         )
+        _steps.add(self)
 
     def __call__(self, loss_of_next_batch: Callable[[], Tensor]) -> Tensor:
+        assert self._wrapped is not None, "the processes have parted"
         loss: Tensor = self._wrapped(loss_of_next_batch)
         return loss
+
+    def release(self) -> None:
+        """Let go of torch's wrapper, and with it of the group of processes."""
+        self._wrapped = None
+
+
+# Those that are still in use; they have to be released before the processes part.
+_steps: WeakSet[SharedStep] = WeakSet()
 
 
 class _LossOf(nn.Module):
