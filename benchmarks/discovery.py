@@ -4,8 +4,9 @@
     OSLS_DATA=... python benchmarks/discovery.py --parts --out benchmarks/results/parts.json
 
 For each data set and draw, one to four classes are hidden. A run that was stopped goes on where it was. The
-weights of ``osls.inference.partition`` were learnt on ``TUNED``; the results are for ``DATA``. All models are
-trees and a problem has at most 1,400 rows, so that all of it takes an hour of one core.
+weights of ``osls.inference.partition`` were learnt on ``TUNED``; the results are for ``DATA``. Models are
+trees, or with ``--models auto`` the default ones, and a problem has at most ``--rows`` rows; all of it takes
+an hour of one core.
 
 - ``groups``: found and true number; accuracy (Hungarian) of the called novel rows, ours and that of k-means
   with the true number and of HDBSCAN, on the same features; mean error of the shares of groups.
@@ -62,7 +63,9 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
         return file["X"], file["y"]
 
 
-def draw(name: str, number: int, rows_of: tuple[np.ndarray, np.ndarray] | None = None) -> dict[str, Any]:
+def draw(
+    name: str, number: int, rows_of: tuple[np.ndarray, np.ndarray] | None = None, most: int = ROWS
+) -> dict[str, Any]:
     """Hide one to four classes; other rows of them go to ``extra``, which only the fresh fit sees."""
     rng = np.random.default_rng([number, 20])
     X, y = table(name) if rows_of is None else rows_of
@@ -70,7 +73,7 @@ def draw(name: str, number: int, rows_of: tuple[np.ndarray, np.ndarray] | None =
     classes = rng.permutation(classes)[:CLASSES]
     hidden = classes[: min(1 + number % 4, len(classes) - 2)]
     every = rng.permutation(np.flatnonzero(np.isin(y, classes)))
-    size = min(ROWS, round(0.7 * len(every)))
+    size = min(most, round(0.7 * len(every)))
     rows, rest = every[:size], every[size : 2 * size]
     extra = rest[np.isin(y[rest], hidden)]
     problem = simulate_osls(rows[:, None], y[rows], novel=hidden.tolist(), test_size=0.0, random_state=number)
@@ -94,17 +97,17 @@ def clustering_accuracy(labels: np.ndarray, truth: np.ndarray) -> float:
     return float(counts[linear_sum_assignment(-counts)].sum() / len(truth))
 
 
-def study(name: str, number: int) -> dict[str, Any]:
+def study(name: str, number: int, models: str, rows: int) -> dict[str, Any]:
     """Fit one draw, and measure all that the tables need."""
-    d = draw(name, number)
-    trees = {
-        "source_classifier": "trees",
-        "discriminator": "trees",
+    d = draw(name, number, most=rows)
+    options = {
+        "source_classifier": models,
+        "discriminator": models,
         "n_bootstrap": 50,
         "random_state": number,
     }
     started = time.perf_counter()
-    model = PULSE(**trees).fit(d["X"], d["y"], X_target=d["X_target"])
+    model = PULSE(**options).fit(d["X"], d["y"], X_target=d["X_target"])
     seconds = {"fit": time.perf_counter() - started}
     started = time.perf_counter()
     found = model.discover()
@@ -136,20 +139,20 @@ def study(name: str, number: int) -> dict[str, Any]:
         },
     }
     record["share_error"] = share_error(model, found, truth, hidden)
-    record["absorb"] = absorb_all(model, d, trees, found, seconds)
+    record["absorb"] = absorb_all(model, d, options, found, seconds)
     return record
 
 
-def parted(name: str, number: int) -> dict[str, Any]:
+def parted(name: str, number: int, models: str, rows: int) -> dict[str, Any]:
     """Give two known classes one name, and make the second rare in the target."""
-    data = draw(name, number)
+    data = draw(name, number, most=rows)
     counts = np.bincount(data["y"])
     one, two = np.argsort(-counts, kind="stable")[:2]
     kept = np.ones(len(data["y_target"]), dtype=bool)
     gone = np.flatnonzero(data["y_target"] == two)
     kept[gone[: round(0.8 * len(gone))]] = False
     y = np.where(data["y"] == two, one, data["y"])
-    model = PULSE(source_classifier="trees", discriminator="trees", random_state=number)
+    model = PULSE(source_classifier=models, discriminator=models, random_state=number)
     model.fit(data["X"], y, X_target=data["X_target"][kept])
     found = {part.name: part for part in model.discover().parts}
     truth = data["y_target"][kept]
@@ -176,7 +179,7 @@ def share_error(model: PULSE, found: Any, truth: np.ndarray, hidden: np.ndarray)
 
 
 def absorb_all(
-    model: PULSE, d: dict[str, Any], trees: dict[str, Any], found: Any, seconds: dict[str, float]
+    model: PULSE, d: dict[str, Any], options: dict[str, Any], found: Any, seconds: dict[str, float]
 ) -> dict[str, Any]:
     """Accuracy over all rows after absorbing labels that were chosen in several ways."""
     truth, rng = d["y_target"], np.random.default_rng(0)
@@ -204,7 +207,7 @@ def absorb_all(
             "mix_error": float(np.mean(error)),
         }
     X, y = np.concatenate([d["X"], d["X_extra"]]), np.concatenate([d["y"], d["y_extra"]])
-    fresh = PULSE(**trees).fit(X, y, X_target=d["X_target"])
+    fresh = PULSE(**options).fit(X, y, X_target=d["X_target"])
     result["fresh fit"] = {"accuracy": float(np.mean(fresh.target_labels_ == truth))}
     return result
 
@@ -215,6 +218,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--data", nargs="*", default=DATA)
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--models", choices=("trees", "auto"), default="trees")
+    parser.add_argument("--rows", type=int, default=ROWS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     done = json.loads(options.out.read_text())["runs"] if options.out.exists() else []
@@ -225,8 +230,8 @@ def main() -> None:
         for name in options.data:
             if any(run["data"] == name and run["draw"] == number for run in done):
                 continue
-            run = (parted if options.parts else study)(name, number)
-            done.append({**run, "commit": commit})
+            run = (parted if options.parts else study)(name, number, options.models, options.rows)
+            done.append({**run, "models": options.models, "commit": commit})
             options.out.write_text(json.dumps({"runs": done}, indent=1) + "\n")
             print(name, number, {key: run[key] for key in run if "found" in key}, flush=True)
 
