@@ -7,12 +7,12 @@ scores in a cache folder (``--cache``), not in the repository.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import rotate
 
 from osls import PULSE
 from osls._core.validation import check_folds
@@ -26,10 +26,6 @@ from osls.theory import bbe_interval
 from osls.training.learners import cross_fit_all
 from osls.training.sampling import assign_folds
 
-VIOLATIONS = (
-    *("clean", "none", "missing", "noise", "rotate", "looks", "overlap"),
-    *("leak", "duplicates", "tiny", "subpopulation", "half-inside"),
-)
 # Kinds that come in degrees, and how strong they are unless said otherwise.
 STRENGTHS = {"leak": 0.2, "looks": 0.3, "label-noise": 0.2}
 
@@ -52,11 +48,6 @@ class Case:
         )
         kind = self.kind if self.strength is None else f"{self.kind}-{self.strength:g}"
         return f"{self.data}{extra}-{kind}-{self.draw}"
-
-    @property
-    def degree(self) -> float:
-        """How strong the violation is, for kinds that come in degrees."""
-        return STRENGTHS[self.kind] if self.strength is None else self.strength
 
 
 class ScoresOnly(PULSE):
@@ -140,21 +131,28 @@ def summarise(draws: list[dict[str, float]]) -> dict[str, float]:
 
 def held_out_scores(case: Case, cache: Path) -> tuple[HeldOutScores, np.ndarray]:
     """Return the scores of a case and the true mix of its target, from the cache if they are there."""
-    path = cache / f"{case.name}.npz"
+    return scores_of(case.name, lambda: make_problem(case), case.model, case.draw, cache)
+
+
+def scores_of(
+    name: str, make: Callable[[], OSLSProblem], model: str, seed: int, cache: Path
+) -> tuple[HeldOutScores, np.ndarray]:
+    """The same of any problem, kept under its name and made only if it is not there."""
+    path = cache / f"{name}.npz"
     if not path.exists():
-        problem = make_problem(case)
-        parts = {"source_classifier": case.model, "discriminator": case.model}
-        model = ScoresOnly(random_state=case.draw, **parts).fit(**problem.training_data())
+        problem = make()
+        fitted = ScoresOnly(random_state=seed, source_classifier=model, discriminator=model)
+        fitted.fit(**problem.training_data())
         cache.mkdir(parents=True, exist_ok=True)
-        parts = {name: _small(value) for name, value in vars(model.scores).items() if value is not None}
+        parts = {key: _small(value) for key, value in vars(fitted.scores).items() if value is not None}
         part = path.with_suffix(".part.npz")
         np.savez(part, truth=problem.target_marginal, **parts)
         part.rename(path)
     with np.load(path) as file:
-        parts = {name: file[name] for name in file.files}
+        parts = {key: file[key] for key in file.files}
     truth = parts.pop("truth")
     return HeldOutScores(
-        **{n: v.astype(float) if v.dtype == np.float32 else v for n, v in parts.items()}
+        **{key: value.astype(float) if value.dtype == np.float32 else value for key, value in parts.items()}
     ), truth
 
 
@@ -175,22 +173,26 @@ def make_problem(case: Case) -> OSLSProblem:
         if case.kind == "none":
             config["novel"] = 0
         problem = _as_table(draw_problem(config, draw=case.draw))
-    rng = np.random.default_rng([case.draw, 1])
+    return changed(problem, case.kind, case.draw, case.strength)
+
+
+def changed(problem: OSLSProblem, kind: str, seed: int, strength: float | None = None) -> OSLSProblem:
+    """The same problem after what a kind of violation does to it."""
+    degree = STRENGTHS.get(kind, 0.0) if strength is None else strength
     return {
         "clean": lambda p, r: p,
         "none": lambda p, r: p,
         "missing": _drop_class,
         "noise": _add_noise,
-        "rotate": _rotate,
         "overlap": _overlap,
-        "looks": lambda p, r: change_looks(p, case.degree, random_state=case.draw),
-        "label-noise": lambda p, r: _mislabel(p, case.degree, r),
-        "leak": lambda p, r: _leak(p, case.degree, r),
+        "looks": lambda p, r: change_looks(p, degree, random_state=seed),
+        "label-noise": lambda p, r: _mislabel(p, degree, r),
+        "leak": lambda p, r: _leak(p, degree, r),
         "duplicates": _duplicate,
         "tiny": _shrink_class,
         "subpopulation": _drop_half_of_a_class,
         "half-inside": _hide_half,
-    }[case.kind](problem, rng)
+    }[kind](problem, np.random.default_rng([seed, 1]))
 
 
 def _gaussian(draw: int, *, novel: bool, rows: int = 1500, k: int = 3) -> OSLSProblem:
@@ -240,14 +242,6 @@ def _add_noise(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
     spread = problem.X_source.std(axis=0)
     noise = rng.normal(size=problem.X_target.shape) * spread / 2
     return replace(problem, X_target=(problem.X_target + noise).astype(problem.X_target.dtype))
-
-
-def _rotate(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:
-    """The target's pictures are turned by 25 degrees."""
-    side = int(np.sqrt(problem.X_target.shape[1]))
-    pictures = problem.X_target.reshape(-1, side, side)
-    turned = rotate(pictures, 25, axes=(1, 2), reshape=False, order=1)
-    return replace(problem, X_target=turned.reshape(len(turned), -1))
 
 
 def _overlap(problem: OSLSProblem, rng: np.random.Generator) -> OSLSProblem:

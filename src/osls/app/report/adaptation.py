@@ -55,9 +55,8 @@ _BADGES: dict[Status, tuple[str, str]] = {
 }
 # What each check measures. The check's own message says what is wrong, and is shown only if it failed.
 _CHECK_WORDS = {
-    "source rows accepted": "The share of labelled rows that would be called novel.",
+    "source rows accepted": "The share of a typical class's labelled rows that would be called novel.",
     "every class accepted": "The share of one class's labelled rows that would be called novel, at most.",
-    "novel rows told apart": "The share of new rows in doubt, relative to the smaller of known and novel.",
     "accepted rows alike": "How well labelled and new rows, both taken for known, can still be told apart.",
     "every class present": "The smallest share of a known class in the new data.",
     "effective sample size": "How many rows the labelled data is worth when it is weighted to the new mix.",
