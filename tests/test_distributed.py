@@ -232,16 +232,20 @@ class TestFitting:
         common = {"source_classifier": trees, "discriminator": trees, "n_folds": 3, "n_bootstrap": 5}
         return PULSE(**{**common, "rounds": 1, "random_state": 0, **parameters})
 
+    # Each worker trains the networks of some folds. Where the sums of one stack end in the middle of a vector
+    # of the processor, those of another do not: networks agree but for rounding, trees to the bit.
     @pytest.mark.parametrize(
-        "parameters", [{}, {"discriminator": "mlp", "max_steps": 60}], ids=["trees", "mlp"]
+        ("parameters", "rounding"),
+        [({}, 0.0), ({"discriminator": "mlp", "max_steps": 60}, 2e-3)],
+        ids=["trees", "mlp"],
     )
-    def test_the_answer_is_that_of_one_process(self, cluster, parameters):
+    def test_the_answer_is_that_of_one_process(self, cluster, parameters, rounding):
         rows = simulate_osls(*blobs(3), novel=[3], random_state=0).training_data()
         alone = self.pulse(**parameters).fit(**rows)
         with parallel_config(backend="dask"):
             spread = self.pulse(**parameters).fit(**rows)
-        np.testing.assert_array_equal(spread.target_proba_, alone.target_proba_)
-        np.testing.assert_array_equal(spread.marginal_interval_, alone.marginal_interval_)
+        np.testing.assert_allclose(spread.target_proba_, alone.target_proba_, rtol=0, atol=rounding)
+        np.testing.assert_allclose(spread.marginal_interval_, alone.marginal_interval_, rtol=0, atol=rounding)
 
     def test_a_worker_killed_in_the_middle_changes_nothing(self, cluster):
         rows = simulate_osls(*blobs(3, (600, 600, 600, 600)), novel=[3], random_state=0).training_data()

@@ -458,3 +458,26 @@ class TestPackedForests:
         models = SklearnModels([ExtraTreesClassifier(5, random_state=0).fit(X, y)], 2)
         expected = models.models[0].predict_proba(X[:4])
         np.testing.assert_allclose(models.of_encoded(X[:4]), expected)
+
+
+def test_networks_are_the_same_however_their_folds_are_divided():
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    y, fold = (X[:, 0] > 0).astype(np.int64), np.arange(200) % 5
+    weight = np.random.default_rng(1).uniform(0.5, 2, size=200)
+    task = FoldTask(y, weight, fold, 2, seed=0)
+
+    def train(workers):
+        learner = choose_network("mlp", X, max_steps=20, device="cpu")
+        before = torch.get_rng_state()
+        with parallel_config(backend="threading", n_jobs=workers):
+            parts = learner.n_parts(task)
+            models = cross_fit_all([(learner, task)])[0]
+        assert torch.equal(before, torch.get_rng_state())
+        return parts, models
+
+    (one, alone), (two, divided) = train(1), train(2)
+    assert (one, two) == (1, 2)
+    np.testing.assert_allclose(divided.scores, alone.scores, atol=1e-4)
+    np.testing.assert_allclose(
+        divided.predictor.predict_proba(X), alone.predictor.predict_proba(X), atol=1e-4
+    )

@@ -6,14 +6,17 @@ So the same code serves a fit, its bootstrap replicates, and a study that has st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from scipy.stats import norm
 from sklearn.base import clone
 
 from osls._core.arrays import Floats, Ints, with_novel
+from osls._core.parts import Part, run_parts, worker_count
+from osls._core.progress import Advance
 from osls.inference.calibrated import calibrated_interval, known_factor
 from osls.inference.novelty import NoveltyTest, novelty_test
 from osls.inference.separation import inseparable_groups, share_out, widen
@@ -37,7 +40,8 @@ def bootstrap_mix(
     """Re-estimate the mix on resampled rows; source rows are resampled within each class.
 
     ``estimate`` takes row numbers of the source and of the target and repeats every step from scores to mix,
-    the label shift weights included, so that their uncertainty is included.
+    the label shift weights included, so that their uncertainty is included. It must be possible to send it to
+    another process: the replicates are parts, which ``joblib.parallel_config`` spreads over a cluster.
 
     Returns
     -------
@@ -48,11 +52,23 @@ def bootstrap_mix(
     thin = min(1.0, BOOTSTRAP_ROWS / (len(y_source) + n_target))
     members = [np.flatnonzero(y_source == j) for j in range(int(y_source.max()) + 1)]
     target_size = max(2, round(thin * n_target))
-    replicates = []
-    for _ in range(repeats):
+
+    def draw() -> tuple[Ints, Ints]:
         source = np.concatenate([rng.choice(rows, max(2, round(thin * len(rows)))) for rows in members])
-        replicates.append(estimate(source, rng.integers(n_target, size=target_size)))
-    return np.array(replicates), float(np.sqrt(thin))
+        return source, rng.integers(n_target, size=target_size)
+
+    # The rows are drawn here, in one order, so that the replicates do not depend on who computes them.
+    if worker_count() == 1:
+        return np.array([estimate(*draw()) for _ in range(repeats)]), float(np.sqrt(thin))
+    shares = np.array_split(np.arange(repeats), min(repeats, 2 * worker_count()))
+    parts = [Part(_estimate_all, (estimate, [draw() for _ in share])) for share in shares]
+    return np.concatenate(run_parts(parts)), float(np.sqrt(thin))
+
+
+def _estimate_all(
+    estimate: Callable[[Ints, Ints], Floats], drawn: Sequence[tuple[Ints, Ints]], advance: Advance
+) -> Floats:
+    return np.array([estimate(source, target) for source, target in drawn])
 
 
 def normal_interval(point: Floats, replicates: Floats, scale: float, level: float) -> Floats:
@@ -118,6 +134,9 @@ class MixFromScores:
         marginal = self._known_marginal(scores, groups)
         return with_novel(marginal, self.novel_share(scores, marginal))
 
+    def _mix_of_rows(self, scores: HeldOutScores, groups: list[Ints], source: Ints, target: Ints) -> Floats:
+        return self._mix(scores.take(source, target), groups)
+
     def test(self, scores: HeldOutScores, level: float) -> NoveltyTest:
         """Test the null hypothesis "nothing is novel".
 
@@ -136,7 +155,7 @@ class MixFromScores:
         ``groups`` are the classes that cannot be told apart; every replicate has the same.
         """
         return bootstrap_mix(
-            lambda source, target: self._mix(scores.take(source, target), groups),
+            partial(self._mix_of_rows, scores, groups),
             scores.y,
             len(scores.class_target),
             repeats=repeats,

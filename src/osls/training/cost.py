@@ -148,7 +148,8 @@ def _of_networks(learner: NetworkLearner, labels: Ints, shape: _Shape) -> Cost:
 
     def steps(count: int) -> float:
         few = replace(schedule, steps=count)
-        work = (learner.rows, labels, weight, fold, networks, few, [count], None, 0, no_progress)
+        folds = range(shape.n_folds)
+        work = (learner.rows, labels, weight, fold, folds, networks, few, [count], None, 0, no_progress)
         return _seconds(lambda: train_stack(*work))
 
     # A training of one step has all that is set up once.

@@ -31,10 +31,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.parts import Part, run_parts, worker_count
 from osls._core.progress import Advance, no_progress
 from osls._core.saving import kept_as, saveable
 from osls.training.nets import SmallResNet, StackedMLP
-from osls.training.parts import Part, run_parts
 from osls.training.predictors import (
     Blended,
     Encoder,
@@ -164,10 +164,19 @@ class NetworkLearner(Learner):
         return Networks(self.encoder, networks, members, self.device)
 
     def n_parts(self, task: FoldTask) -> int:
-        return 1
+        return len(self._stacks(task))
+
+    def _stacks(self, task: FoldTask) -> list[list[int]]:
+        """Which folds are trained as one stack: all of them here, some by each worker of a cluster.
+
+        One stack is cheaper than several. Their results are the same. Who watches sees all folds at once.
+        """
+        watched = self._factory is not None or self.on_epoch is not None or self.schedule.patience is not None
+        workers = 1 if watched else min(worker_count(), task.n_folds)
+        return [part.tolist() for part in np.array_split(np.arange(task.n_folds), workers)]
 
     def parts(self, task: FoldTask) -> list[Part]:
-        """One part: the folds are trained as one stack, which is cheaper than one after the other."""
+        """Train the folds as one stack, or as one stack for each worker."""
         # A network of the user's may have more than one layer that depends on the outputs.
         start = task.start if isinstance(task.start, Networks) and self._factory is None else None
         trained = int(np.sum((task.weight > 0) & (task.fold != 0)))
@@ -181,11 +190,17 @@ class NetworkLearner(Learner):
         ceased = Plateau(schedule.patience)
         watch = partial(self._after_epoch, task, ceased) if ceased or self.on_epoch else None
         ends = schedule.ends(100 if watch is None else schedule.epoch(trained))
-        arrays = (self.rows, task.y, task.weight, task.fold)
-        return [Part(train_stack, (*arrays, networks, schedule, ends, watch, task.seed), self.advance)]
+        arrays, stacks = (self.rows, task.y, task.weight, task.fold), self._stacks(task)
+
+        def part(folds: list[int]) -> Part:
+            own = networks.some(folds) if isinstance(networks, StackedMLP) and len(stacks) > 1 else networks
+            options = (folds, own, schedule, ends, watch, task.seed)
+            return Part(train_stack, (*arrays, *options), self.advance, len(folds) / task.n_folds)
+
+        return [part(folds) for folds in stacks]
 
     def assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
-        networks = results[0].to(self.device)
+        networks = (results[0] if len(results) == 1 else StackedMLP.joined(results)).to(self.device)
         predictor = self.predictor(networks, task.n_folds)
         scores = np.asarray(softmax(predictor.held_out_logits(self.rows, task.fold), axis=1))
         # Rows that belong to no fold get the mean prediction of all members.
@@ -214,6 +229,7 @@ def train_stack(
     y: Ints,
     weight: Floats,
     fold: Ints,
+    trained: Sequence[int],
     networks: nn.Module,
     schedule: Schedule,
     ends: Sequence[int],
@@ -221,17 +237,22 @@ def train_stack(
     seed: int,
     advance: Advance,
 ) -> nn.Module:
-    """Train network f of a stack on the rows outside fold f, until ``watch`` says that it is enough."""
-    members, labels = int(fold.max()) + 1, torch.from_numpy(y).to(rows.device)
+    """Train a network for each fold of ``trained`` on the rows outside it, until ``watch`` says it is enough.
+
+    Batches of all folds are drawn, also of those that another stack trains: so every network sees the same
+    rows, and the same dropout, however the folds are divided among stacks.
+    """
+    folds, labels = int(fold.max()) + 1, torch.from_numpy(y).to(rows.device)
     with seeded(seed) as generator:
         trainer = Trainer(networks, schedule)
-        samplers = [EpochSampler(np.where(fold == f, 0.0, weight), generator) for f in range(members)]
+        samplers = [EpochSampler(np.where(fold == f, 0.0, weight), generator) for f in range(folds)]
 
         def loss_of_next_batch() -> Tensor:
-            batch = torch.stack([s.next(schedule.batch_size) for s in samplers]).to(rows.device)
+            drawn = [sampler.next(schedule.batch_size) for sampler in samplers]
+            batch = torch.stack([drawn[f] for f in trained]).to(rows.device)
             logits = networks(rows[batch])
             # The members share no parameters, so the sum of their mean losses trains each independently.
-            return members * cross_entropy(logits.flatten(0, 1), labels[batch].flatten())
+            return len(trained) * cross_entropy(logits.flatten(0, 1), labels[batch].flatten())
 
         for _ in trainer.epochs(loss_of_next_batch, ends):
             advance(1 / len(ends))

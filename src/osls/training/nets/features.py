@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -92,6 +92,47 @@ class StackedMLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.layers(x)
         return out
+
+    def some(self, members: Sequence[int]) -> StackedMLP:
+        """Return a stack of these members alone, with their weights.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from osls.training.nets import StackedMLP
+        >>> stack, rows = StackedMLP(3, 2, 4, (5,), 0.0), torch.ones(3, 7, 2)
+        >>> bool(torch.equal(stack.some([1, 2])(rows[1:]), stack(rows)[1:]))
+        True
+        """
+        count, *shape = self.arguments
+        picked = {
+            name: _by_member(whole, count)[list(members)].flatten(0, 1) if whole.ndim else whole.clone()
+            for name, whole in self.state_dict().items()
+        }
+        return _stack_of(picked, len(members), *shape)
+
+    @classmethod
+    def joined(cls, parts: Sequence[StackedMLP]) -> StackedMLP:
+        """Return one stack of the members of several, the opposite of :meth:`some`."""
+        states = [part.state_dict() for part in parts]
+        whole = {
+            name: torch.cat([state[name] for state in states]) if first.ndim else first.clone()
+            for name, first in states[0].items()
+        }
+        return _stack_of(whole, sum(part.arguments[0] for part in parts), *parts[0].arguments[1:])
+
+
+def _stack_of(weights: dict[str, Tensor], members: int, *shape: Any) -> StackedMLP:
+    # Made without memory, so that no weights are drawn: that would advance the caller's random state.
+    with torch.device("meta"):
+        stack = StackedMLP(members, *shape)
+    stack.load_state_dict(weights, assign=True)
+    return stack
+
+
+def _by_member(tensor: Tensor, members: int) -> Tensor:
+    """View a tensor whose first axis counts members, or the columns of one after the other, by member."""
+    return tensor.view(members, -1, *tensor.shape[1:])
 
 
 # A function of one row's shape; the module it makes says in ``out_features`` how many numbers it returns.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import torch
 from joblib import effective_n_jobs, parallel_config
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -29,13 +30,18 @@ class Part(NamedTuple):
     share: float = 1.0
 
 
+def worker_count() -> int:
+    """How many parts can be carried out at once: one without ``joblib.parallel_config``."""
+    return int(effective_n_jobs(None))
+
+
 def run_parts(parts: Sequence[Part]) -> list[Any]:
     """Carry out the parts and return their results in order.
 
     Without ``joblib.parallel_config`` they run here, one after the other. With it each is a task of the
     backend. Every part has its own seed, so the results are the same.
     """
-    if effective_n_jobs(None) == 1 or len(parts) < 2:
+    if worker_count() == 1 or len(parts) < 2:
         return [part.function(*part.arguments, _scaled(part)) for part in parts]
     for attempt in range(_ATTEMPTS):
         results = Parallel(return_as="generator")(
@@ -89,16 +95,30 @@ def _reported(results: Iterable[_Result], parts: Sequence[Part], *, silent: bool
 
 
 def _alone(function: Callable[..., Any], *arguments: Any) -> _Result:
-    """Run a part on a worker, with one thread, so that the sums are the same on every machine.
+    """Run a part on a worker.
 
     Without the inner setting a forest would send each of its trees to the cluster.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     try:
-        with parallel_config(backend="sequential"):
+        with parallel_config(backend="sequential"), _one_thread():
             return _Result(function(*arguments, no_progress))
     except Exception as error:
         return _Result(error=error)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch use one thread, so that the sums are the same on every machine; if anything here uses torch.
+
+    It is not imported for this: much of what runs in parts does without.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
     finally:
         torch.set_num_threads(threads)
