@@ -477,7 +477,7 @@ def test_networks_are_the_same_however_their_folds_are_divided():
 
     (one, alone), (two, divided) = train(1), train(2)
     assert (one, two) == (1, 2)
-    np.testing.assert_allclose(divided.scores, alone.scores, atol=1e-4)
+    np.testing.assert_allclose(divided.scores, alone.scores, atol=2e-3)
     np.testing.assert_allclose(
-        divided.predictor.predict_proba(X), alone.predictor.predict_proba(X), atol=1e-4
+        divided.predictor.predict_proba(X), alone.predictor.predict_proba(X), atol=2e-3
     )
