@@ -20,7 +20,16 @@ from osls.app.report.review import render_review
 from osls.growth import NOT_NEW
 from osls.inference.discovery import class_parts, compare_parts, group_shares
 from osls.inference.labels import combine_named, spread_labels
-from osls.inference.partition import Space, group_rows, modularity, valley, within_class_scale
+from osls.inference.partition import (
+    Space,
+    _surest,
+    group_rows,
+    mean_figures,
+    median_number,
+    modularity,
+    valley,
+    within_class_scale,
+)
 from osls.training.embed import column_space, learnt_space
 from osls.training.predictors import Blended
 
@@ -139,6 +148,36 @@ class TestDiscover:
             )
             == ()
         )
+
+    def test_rows_that_are_hardly_novel_are_no_group(self):
+        """Known rows that were called novel by a small margin would be a second group."""
+        number = np.repeat([0, 1, 2], 60)
+        target, _ = rows_of([0, 0, 40, 80], seed=4)
+        unsure = np.repeat([0.55, 0.95], [40, 80])
+        assert grouped(SOURCE, number, target, unsure).shape == (120, 1)
+        assert grouped(SOURCE, number, target).shape == (120, 2)
+
+    def test_the_surest_rows_by_hand(self):
+        # Three of four reach .7. In the second case only one does, and half of the rows is taken.
+        assert _surest(np.array([0.9, 0.6, 0.7, 0.8])).tolist() == [0, 2, 3]
+        assert _surest(np.array([0.9, 0.6, 0.51, 0.52])).tolist() == [0, 1]
+
+    def test_the_median_number_by_hand(self):
+        # Probabilities 3/8, 1/8, 4/8: half of the probability is at one or two groups.
+        weights = {1: np.log(3), 2: np.log(1), 4: np.log(4)}
+        assert median_number(weights) == 2
+        assert median_number({**weights, 4: np.log(4.1)}) == 4
+        assert median_number({1: 0.0}) == 1
+
+    def test_figures_are_means_over_draws_with_the_seed(self):
+        rows, _ = rows_of([0, 0, 0, 60, 60], seed=3)
+        space = Space(rows, rows)
+        usual = np.zeros(5)
+        one, same = (mean_figures(space, usual, np.random.default_rng(1)) for _ in range(2))
+        assert all(np.array_equal(one[count], same[count]) for count in one)
+        # Two groups of equal size that are far apart: nearly all neighbours agree, and nothing lies between.
+        assert one[2] == pytest.approx([0.5, 0.0, 0.5, np.log(2), 1.0], abs=0.02)
+        assert mean_figures(space[:10], usual, np.random.default_rng(1)) == {}
 
     def test_modularity_by_hand(self):
         # Three of four neighbours are of the own group; by chance it would be 1/2.
