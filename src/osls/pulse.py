@@ -387,9 +387,8 @@ class PULSE(Growing, Findings):
         combined = Combined(f_s.predictor, f_d.predictor, marginal / task.source_marginal)
         return self._answer(task, f_s, f_d, combined, scores, marginal, novel_share, test)
 
-    # -- The steps ------------------------------------------------------------------------------------
-
     def _adapt_to_nothing(self, task: Task) -> Adaptation:
+        """Without a target: step 2 alone."""
         cross_fitted, n = self.recipe == "cross-fit", task.X.shape[0]
         n_folds = check_folds(task.y, task.classes, self._roles.plan(n).n_folds if cross_fitted else 2, n)
         learner = self._roles.source(task.X, task.classes, no_progress)
@@ -398,6 +397,8 @@ class PULSE(Growing, Findings):
         combined = Combined(f_s.predictor, Constant((0.0, 1.0)), np.ones(task.k))
         none = np.zeros((0, task.k + 1))
         return Adaptation(task.source_marginal, 0.0, none, learned={"_predictor": combined})
+
+    # -- The steps ------------------------------------------------------------------------------------
 
     def _classify_source(self, learner: Learner, task: Task, fold: Ints) -> FoldModels:
         """Fit f_s on the source rows of the pool."""
