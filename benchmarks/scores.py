@@ -24,6 +24,7 @@ from osls.shift.joint import joint_range
 from osls.shift.scores import HeldOutScores
 from osls.theory import bbe_interval
 from osls.training.learners import cross_fit_all
+from osls.training.roles import class_work, joint_task
 from osls.training.sampling import assign_folds
 
 # Kinds that come in degrees, and how strong they are unless said otherwise.
@@ -55,11 +56,12 @@ class ScoresOnly(PULSE):
 
     def _adapt_by_cross_fitting(self, task: Any, advance: Any) -> Adaptation:
         m = task.X_target.shape[0]
-        source_learner, learner = self._learners(task, advance)
-        n_folds = check_folds(task.y, task.classes, self._n_folds(len(task.y) + m), m)
+        source_learner, learner = self._roles.both(task.pool, task.classes, advance)
+        n_folds = check_folds(task.y, task.classes, self._roles.plan(len(task.y) + m).n_folds, m)
         fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
-        works = [self._class_work(source_learner, task, fold), (learner, self._domain_task(task, n_folds))]
-        classes, joint = cross_fit_all(works)
+        work = class_work(source_learner, task.y, task.row_weight, fold, task.k, task.rng)
+        domains = joint_task(task.y, task.row_weight, m, n_folds, task.rng, task.copy_of)
+        classes, joint = cross_fit_all([work, (learner, domains)])
         f_s = self._calibrated(classes, task, fold)
         self.parts = {"y": task.y, "classes": f_s.scores, "joint": joint.scores}
         return Adaptation(task.source_marginal, 0.0, np.zeros((m, task.k + 1)))

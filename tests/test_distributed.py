@@ -401,9 +401,9 @@ trainer = Trainer(network, Schedule(steps=30, batch_size=64, learning_rate=0.05,
 loss = trainer.run(loss_of_next_batch, 30)
 outputs = network.eval()(batches[0, :5]).detach().flatten().tolist()
 
-problem = simulate_osls(*blobs(0, (600, 600, 600, 600)), novel=[3], random_state=0)
+problem = simulate_osls(*blobs(0, (300, 300, 300, 300)), novel=[3], random_state=0)
 model = PULSE(
-    source_classifier="mlp", discriminator="mlp", max_steps=300, n_folds=3, rounds=1, n_bootstrap=10,
+    source_classifier="mlp", discriminator="mlp", max_steps=100, n_folds=2, rounds=1, n_bootstrap=10,
     random_state=0,
 ).fit(**problem.training_data())
 truth = np.where(np.isin(problem.y_target, model.classes_), problem.y_target, -1)
@@ -424,12 +424,13 @@ Path(__file__).with_name(f"{world_size()}-{rank()}.json").write_text(json.dumps(
 
 
 def fit_in_processes(n: int, script: Path) -> subprocess.CompletedProcess[str]:
+    places = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(n)] if n > 1 else []
     return subprocess.run(
         [sys.executable, *launch, str(script)],
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(places)},
         timeout=1800,
         check=False,
     )

@@ -66,23 +66,27 @@ def test_the_extras_are_those_of_the_project():
     assert "osls[all]" in extras["dev"]
 
 
-def test_import_and_help_need_no_optional_package():
-    done = run_without(OPTIONAL, "import osls; " + COMMAND.format(words=["--help"]))
-    assert done.returncode == 0, done.stderr
-    assert "adapt" in done.stdout
-
-
-def test_arrays_and_tables_need_none_of_them(tables, tmp_path):
+def test_help_arrays_and_tables_need_none_of_them_and_pictures_name_theirs(tables, tmp_path):
+    for where in ("source/cat", "source/dog", "target"):
+        (tmp_path / where).mkdir(parents=True)
+        for i in range(10):
+            Image.new("RGB", (8, 8)).save(tmp_path / where / f"{i}.png")
     words = ["--source", tables / "old.csv", "--target", tables / "new.csv", "--label", "kind", "--fast"]
     adapt = ["adapt", *words, "--out", tmp_path / "run"]
     predict = ["predict", tmp_path / "run" / "model", tables / "new.csv", "--out", tmp_path / "p.csv"]
-    commands = [[*map(str, command)] for command in (adapt, predict)]
-    # One process for all: loading torch takes longer than the work.
-    code = "from osls.app.cli import app\nfor words in {!r}: app(words, standalone_mode=False)"
-    done = run_without(OPTIONAL, PULSE_ON_ARRAYS + code.format(commands))
-    assert done.returncode == 0, done.stderr
+    pictures = ["adapt", "--source", tmp_path / "source", "--target", tmp_path / "target"]
+    pictures += ["--out", tmp_path / "pictures"]
+    commands = [[*map(str, command)] for command in (["--help"], adapt, predict)]
+    # One process for all: loading torch takes longer than the work. The last command ends it.
+    code = "from osls.app.cli import app\nfor words in {!r}: app(words, standalone_mode=False)\n"
+    last = COMMAND.format(words=[*map(str, pictures)])
+    done = run_without(OPTIONAL, PULSE_ON_ARRAYS + code.format(commands) + last)
+    assert done.returncode == 2, done.stderr
+    assert "Usage: " in done.stdout
     assert (tmp_path / "run" / "report.html").exists()
     assert (tmp_path / "p.csv").exists()
+    assert done.stderr.endswith("osls: this needs the package PIL; run pip install 'osls[images]'.\n")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("package", [package for package in EXTRAS["bench"] if package in OPTIONAL])
@@ -90,17 +94,6 @@ def test_a_study_names_the_extra(package, tmp_path):
     done = command_without([package], "bench", "--draws", 1, "--out", tmp_path / "results")
     assert done.returncode == 2
     assert done.stderr == f"osls: this needs the package {package}; run pip install 'osls[bench]'.\n"
-
-
-def test_pictures_name_the_extra(tmp_path):
-    for where in ("source/cat", "source/dog", "target"):
-        (tmp_path / where).mkdir(parents=True)
-        for i in range(10):
-            Image.new("RGB", (8, 8)).save(tmp_path / where / f"{i}.png")
-    words = ["--source", tmp_path / "source", "--target", tmp_path / "target", "--out", tmp_path / "run"]
-    done = command_without(["PIL"], "adapt", *words)
-    assert done.returncode == 2
-    assert done.stderr == "osls: this needs the package PIL; run pip install 'osls[images]'.\n"
 
 
 def test_a_broken_package_tells_its_own_story(tmp_path):

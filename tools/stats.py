@@ -12,6 +12,7 @@ import sys
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,7 +34,12 @@ def package_of(module: str, packages: set[str]) -> str:
 
 
 def trees() -> dict[str, ast.Module]:
-    return {module_of(path): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+    return {module_of(path): _parsed(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+@cache
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def own_imports(tree: ast.AST, lazy: bool = False) -> Iterator[tuple[str, list[str], bool]]:
@@ -122,7 +128,7 @@ def is_text(node: ast.stmt) -> bool:
 def code_lines(text: str) -> int:
     """Count lines with code; docstrings are no code."""
     documentation: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(_parsed(text)):
         body = getattr(node, "body", None)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
             first = body[0]

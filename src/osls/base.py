@@ -15,16 +15,28 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from osls._core.arrays import AnyArray, Floats, Ints, with_novel
-from osls._core.copies import copies_among
+from osls._core.copies import SharedRows, copies_among, shared_rows
 from osls._core.notebook import ClassLine, mix_html
 from osls._core.parameters import Constraint, check_parameters
 from osls._core.progress import History
 from osls._core.saving import saveable
-from osls._core.validation import append_novel_label, apply_weight, check_rows, check_target
+from osls._core.validation import (
+    append_novel_label,
+    apply_weight,
+    check_folds,
+    check_rows,
+    check_target,
+    stack_rows,
+)
 from osls.inference.diagnostics import Diagnostics, TrustWarning, Verdict
 from osls.training.predictors import Predictor
+from osls.training.sampling import Split
 
-__all__ = ["Adaptation", "Combined", "OpenSetAdapter", "Task", "combine", "combine_opinions"]
+__all__ = ["Adaptation", "Callback", "Combined", "OpenSetAdapter", "Task", "combine", "combine_opinions"]
+
+
+# Called after an epoch with its number and the target's probabilities.
+Callback = Callable[[int, Floats], None]
 
 
 @dataclass(frozen=True)
@@ -54,9 +66,45 @@ class Task:
         return np.bincount(self.y, self.weight, minlength=self.k) / len(self.y)
 
     @property
+    def pool(self) -> AnyArray:
+        """Source rows, then target rows; a new copy, so that its memory is freed after use."""
+        return stack_rows(self.X, self.X_target)
+
+    @property
+    def shared(self) -> SharedRows | None:
+        """Target rows that are copies of source rows, if copies were looked for."""
+        return None if self.copy_of is None else shared_rows(self.copy_of, len(self.y))
+
+    @property
     def row_weight(self) -> Floats:
         """How much each source row counts."""
         return np.ones(len(self.y)) if self.weight is None else self.weight
+
+    def split(self) -> Split:
+        """Hold out a fifth of the source and of the target."""
+        m = self.X_target.shape[0]
+        check_folds(self.y, self.classes, 2, m)
+        return Split.draw(self.y, m, self.rng, self.copy_of)
+
+    def weights_for(self, marginal: Floats) -> Floats:
+        """Weights of the source rows that turn its class mix into ``marginal``."""
+        return np.asarray((marginal / self.source_marginal)[self.y] * self.row_weight)
+
+    def follow(
+        self, class_proba: Floats, marginal: Floats, callback: Callback | None
+    ) -> Callable[[Floats, float], None]:
+        """Return what notes the mix after each epoch, and passes the target's probabilities on."""
+        epochs = 0
+
+        def note(known: Floats, novel_share: float) -> None:
+            nonlocal epochs
+            epochs += 1
+            mix = with_novel(marginal, novel_share).tolist()
+            self.history.append({"step": "epoch", "epoch": epochs, "target_marginal": mix})
+            if callback is not None:
+                callback(epochs, combine(known, class_proba, marginal / self.source_marginal))
+
+        return note
 
 
 @dataclass(frozen=True)

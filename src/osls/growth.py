@@ -6,6 +6,7 @@ a random sample, so nothing is counted with them (:mod:`osls.inference.labels`).
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -34,8 +35,9 @@ from osls.inference.labels import (
 )
 from osls.inference.partition import Space, group_rows
 from osls.training.embed import column_space, learnt_space
-from osls.training.learners import FoldModels, Learner
+from osls.training.learners import FoldModels
 from osls.training.predictors import Predictor
+from osls.training.roles import Roles
 from osls.training.sampling import assign_folds
 
 __all__ = ["NOT_NEW", "Growing", "Suggestion"]
@@ -85,6 +87,11 @@ class Growing(OpenSetAdapter):
     _found: Discovery | None
     _origin: Origin | None
     _digest: int
+
+    @property
+    @abstractmethod
+    def _roles(self) -> Roles:
+        """The models of the adapter; its discriminator's also learns the absorbed classes."""
 
     def _publish(self, task: Task, classes: AnyArray, adaptation: Adaptation) -> None:
         super()._publish(task, classes, adaptation)
@@ -297,11 +304,7 @@ class Growing(OpenSetAdapter):
         weight = np.concatenate([mix[kept.y], used * alpha / max(1, int(used.sum()))]) * (n + m)
         strata = np.concatenate([kept.y, np.where(used, pseudo, len(classes))])
         fold = assign_folds(strata, self.n_folds or _FOLDS, rng)
-        learner: Learner = self._learner(
-            self.discriminator,
-            stack_rows(kept.X, kept.X_target),
-            no_progress,
-        )
+        learner = self._roles.discriminating(stack_rows(kept.X, kept.X_target), no_progress)
         return learner.cross_fit(y, weight, fold, len(classes), seed=int(rng.integers(2**31)))
 
     def _grown(

@@ -2,90 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from osls._core.arrays import AnyArray, Bools, Floats, Ints, with_novel
-from osls._core.copies import shared_rows
+from osls._core.arrays import Floats, Ints, with_novel
 from osls._core.parameters import AtLeast, Between, Constraint, OneOf
 from osls._core.progress import Advance, no_progress, progress_bar
 from osls._core.saving import saveable
-from osls._core.validation import check_folds, stack_rows
-from osls.base import Adaptation, Combined, Task, combine
+from osls._core.validation import check_folds
+from osls.base import Adaptation, Callback, Combined, Task
 from osls.growth import Growing
-from osls.inference.bounds import contradiction, share_bounds
-from osls.inference.diagnostics import Diagnostics, diagnose
-from osls.inference.expected_accuracy import ExpectedAccuracy, expected_accuracy
-from osls.inference.mix import SHIFTS, MixFromScores
+from osls.inference.findings import Estimate, Findings, check_all, find_all
+from osls.inference.mix import SHIFTS, SHIFTS_OF, MixFromScores
 from osls.inference.novelty import NoveltyTest
-from osls.inference.prediction_sets import PredictionSets
-from osls.mixture import BBE, MixtureEstimator, shares_by_class
+from osls.mixture import MixtureEstimator, shares_by_class
 from osls.pu import cvir
 from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
-from osls.shift.alignment import align_looks
-from osls.shift.calibration import fit_temperature, scale
+from osls.shift.alignment import align_table
 from osls.shift.scores import HeldOutScores
 from osls.shift.separability import LEAST_SHARE, accepted_marginal
-from osls.training.choose import (
-    LearnerSpec,
-    accepts_nan,
-    as_fitted,
-    choose_learner,
-    choose_network,
-    is_network,
-)
-from osls.training.cost import Cost, Plan, estimate_cost
-from osls.training.effort import EFFORTS, Effort
-from osls.training.learners import (
-    Fitted,
-    FoldModels,
-    FoldTask,
-    Learner,
-    NetworkLearner,
-    cross_fit_all,
-)
-from osls.training.predictors import Constant, Networks, Predictor, Tempered
+from osls.training.choose import LearnerSpec, accepts_nan
+from osls.training.cost import Cost, estimate_cost
+from osls.training.effort import EFFORTS
+from osls.training.learners import FoldModels, Learner, NetworkLearner, cross_fit_all
+from osls.training.predictors import Constant
+from osls.training.roles import Roles, calibrated, class_work, joint_task, network_of
 from osls.training.sampling import Split, assign_folds
 
 __all__ = ["PULSE"]
 
-# Recipes that hold out a fifth of the rows once -> ways to estimate the label shift, the default first.
-_ONE_SPLIT = {"paper": ("bbe", "separability"), "fine-tune": ("separability", "bbe")}
 # The separability variant of recipe="paper" has settled when no known class's share moves more.
 _SETTLED = 0.01
 
-# Called after an epoch with its number and the target's probabilities.
-Callback = Callable[[int, Floats], None]
-
 
 @saveable
-class PULSE(Growing):
+class PULSE(Growing, Findings):
     r"""Estimate the new class mix and the novel share of a target, and classify it (k+1)-way.
 
     Parameters
     ----------
     recipe : {"cross-fit", "paper", "fine-tune"}, default="cross-fit"
-        "paper" is Algorithm 1 as printed: one 80/20 split, class-wise BBE, one network alternating BBE
-        and CVIR (docs/method/paper.md lists what differs, and why). "cross-fit" uses only out-of-fold
+        "paper" is Algorithm 1 as printed: one 80/20 split, class-wise BBE, one network alternating BBE and
+        CVIR (docs/method/paper.md lists what differs, and why). "cross-fit" uses only out-of-fold
         predictions, estimates the shares jointly from one (k+1)-way model, and keeps the novel share fixed
-        while CVIR learns the classifier.
-        "fine-tune" is for networks that are expensive to train: as "paper", but the discriminator starts from
-        the source classifier's weights, learns the novel class beside the known ones, and its probabilities
-        of the known classes are averaged with the source classifier's.
+        while CVIR learns the classifier. "fine-tune" is for networks that are expensive to train: as "paper",
+        but the discriminator starts from the source classifier's weights, learns the novel class beside the
+        known ones, and its probabilities of the known classes are averaged with the source classifier's.
     source_classifier, discriminator : "auto", "mlp", "trees", "linear", "convnet", estimator or factory
         The models that predict the known class, and known against novel. "auto" is a small convnet for
-        images; for tables an MLP and extremely randomised trees (an MLP and logistic regression if
-        sparse), blended by their out-of-fold log loss; an MLP alone if the source and the target have more
-        than 50,000 rows. Or a scikit-learn classifier, or a callable
-        ``(input_shape, n_outputs) -> torch.nn.Module``. A source classifier that is already fitted (on
-        other rows) is used as it is.
+        images; for tables an MLP and extremely randomised trees (an MLP and logistic regression if sparse),
+        blended by their out-of-fold log loss; an MLP alone if the source and the target have more than 50,000
+        rows. Or a scikit-learn classifier, or a callable ``(input_shape, n_outputs) -> torch.nn.Module``. A
+        source classifier that is already fitted (on other rows) is used as it is.
     shift : {"auto", "refined", "joint", "bbe", "separability"}, default="auto"
         How the mix among the known classes is estimated: "bbe" is Algorithm 2, "joint" solves for all
         classes at once, "separability" is maximum likelihood among the rows accepted as known, alternating
@@ -146,15 +120,11 @@ class PULSE(Growing):
     ----------
     classes_ : array of shape (k + 1,)
         The known classes in sorted order, then the novel label.
-    target_marginal_ : array of shape (k + 1,)
-        Estimated share of each of ``classes_`` in the target.
-    novel_prevalence_ : float
-        Its last entry.
-    novel_interval_ : tuple of two floats
-        Interval for it: a bootstrap over out-of-fold scores that repeats the whole estimate, widened by what
-        a bootstrap cannot see (:mod:`osls.inference.calibrated`; cross-fit recipe).
-    marginal_interval_ : array of shape (k + 1, 2)
-        The same for every class.
+    target_marginal_, novel_prevalence_ : array of shape (k + 1,), and float
+        Estimated share of each of ``classes_`` in the target, and its last entry.
+    novel_interval_, marginal_interval_ : tuple of two floats, and array of shape (k + 1, 2)
+        Intervals for it and for every class: a bootstrap over out-of-fold scores that repeats the whole
+        estimate, widened by what a bootstrap cannot see (:mod:`osls.inference.calibrated`; cross-fit recipe).
     novel_bound_ : tuple of two floats
         Finite-sample bound for the novel share (:func:`osls.theory.bbe_interval`; conservative: it holds for
         any sample size, given the label shift weights).
@@ -162,10 +132,9 @@ class PULSE(Growing):
         Finite-sample bounds that hold for all shares at once (:func:`osls.shift.joint.joint_range`;
         conservative). Where the known classes' bins contradict each other, only the upper bounds of the known
         classes and the lower bound of the novel share remain (cross-fit recipe).
-    novelty_pvalue_ : float
-        p-value of the null hypothesis "nothing in the target is novel" (not with recipe="paper").
-    detectable_share_ : float
-        The novel share that this test would detect with a power of 80 % (not with recipe="paper").
+    novelty_pvalue_, detectable_share_ : float
+        p-value of the null hypothesis "nothing in the target is novel", and the novel share that this test
+        would detect with a power of 80 % (not with recipe="paper").
     diagnostics_ : Diagnostics
         Checks of the assumptions; ``diagnostics_.verdict`` says whether no violation was seen, a share
         is only an upper bound, the mix is not identified, or the answer is not to be trusted, and why;
@@ -199,17 +168,8 @@ class PULSE(Growing):
     True
     """
 
-    novel_bound_: tuple[float, float]
-    marginal_bound_: Floats
-    novelty_pvalue_: float
-    detectable_share_: float
-    diagnostics_: Diagnostics
-    expected_accuracy_: ExpectedAccuracy
-    source_expected_accuracy_: ExpectedAccuracy
-    _sets: PredictionSets
-
     parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
-        "recipe": OneOf(("cross-fit", *_ONE_SPLIT)),
+        "recipe": OneOf(tuple(SHIFTS_OF)),
         "objective": OneOf(("cvir", *NETWORK_OBJECTIVES)),
         "shift": OneOf(("auto", *SHIFTS)),
         "effort": OneOf(tuple(EFFORTS)),
@@ -291,7 +251,7 @@ class PULSE(Growing):
         -------
         self
         """
-        if sample_weight is not None and self.recipe in _ONE_SPLIT:
+        if sample_weight is not None and self.recipe != "cross-fit":
             raise ValueError(
                 f"recipe={self.recipe!r} takes no sample_weight; use recipe='cross-fit', or repeat the rows."
             )
@@ -311,20 +271,19 @@ class PULSE(Growing):
         >>> 0 < cost.seconds < 600 and cost.memory > 0
         True
         """
-        if self.recipe in _ONE_SPLIT:
+        if self.recipe != "cross-fit":
             raise ValueError(f"recipe={self.recipe!r}: only a fit with recipe='cross-fit' can be estimated.")
         X, X_target = (rows if sparse.issparse(rows) else np.asarray(rows) for rows in (X, X_target))
         rows = X.shape[0] + X_target.shape[0]
-        plan = Plan(self._n_folds(rows), self._rounds, self._n_bootstrap)
-        return estimate_cost(
-            X, y, X_target, plan, lambda some: self._learner(self.discriminator, some, no_progress, rows)
-        )
+        build = partial(self._roles.discriminating, advance=no_progress, n_rows=rows)
+        return estimate_cost(X, y, X_target, self._roles.plan(rows), build)
 
     def _adapt(self, task: Task) -> Adaptation:
-        self._check_recipe()
+        self._estimator()  # raises an error if the recipe has no such shift, before anything is trained
         if self.align:
-            task = self._aligned(task)
-        stages = 2 if self.recipe in _ONE_SPLIT else 2 + self._rounds
+            X, X_target = align_table(task.X, task.y, task.X_target, task.rng)
+            task = replace(task, X=X, X_target=X_target)
+        stages = 2 + self._roles.plan().rounds if self.recipe == "cross-fit" else 2
         adapt = {
             "paper": self._adapt_by_paper,
             "fine-tune": self._adapt_by_fine_tuning,
@@ -333,52 +292,32 @@ class PULSE(Growing):
         with progress_bar("PULSE", stages, visible=self.verbose) as advance:
             return adapt(task, advance)
 
-    def _aligned(self, task: Task) -> Task:
-        """The same task, its source moved to what the known classes look like in the target."""
-        if sparse.issparse(task.X) or task.X.ndim != 2 or np.isnan(task.X).any():
-            raise ValueError("align=True moves columns of numbers; give dense rows without missing values.")
-        X, X_target = align_looks(task.X, task.y, task.X_target, task.rng)
-        return replace(task, X=X.astype(task.X.dtype), X_target=X_target.astype(task.X.dtype))
-
-    def _check_recipe(self) -> None:
-        """Raise an error for parameters that the recipe cannot use."""
-        if self.objective != "cvir" and self.recipe == "fine-tune":
-            raise ValueError(
-                "recipe='fine-tune' trains its discriminator as a classifier of k + 1 classes, with "
-                "objective='cvir'; use recipe='paper' or 'cross-fit' for another."
-            )
-        possible = _ONE_SPLIT.get(self.recipe, SHIFTS)
-        if self.shift not in ("auto", *possible):
-            which = " or ".join(f"shift={name!r}" for name in possible)
-            raise ValueError(f"recipe={self.recipe!r} estimates the label shift with {which}.")
-
     # -- Algorithm 1 as printed ---------------------------------------------------------------------
 
     def _adapt_by_paper(self, task: Task, advance: Advance) -> Adaptation:
-        source_learner, learner = self._networks(task, advance)
+        source_learner, learner = self._roles.both_by_epoch(task.pool, task.classes, advance)
         # Step 1: split both sides 80/20 into training and held-out rows.
-        split = self._split(task)
+        split = task.split()
         # Step 2: the source classifier, on the training part.
         f_s = self._classify_source(source_learner, task, split.fold)
         class_s, class_t = f_s.scores[: len(task.y)][split.source], f_s.scores[len(task.y) :][split.target]
         y_s = task.y[split.source]
         # Step 3: label shift among the known classes on the held-out part, by Algorithm 2.
-        shares = shares_by_class(class_s, y_s, class_t, self._mixture())
+        shares = shares_by_class(class_s, y_s, class_t, self._estimator().mixture)
         marginal = shares.marginal
-        task.history.append(
-            {"step": "label shift", "shares": shares.alpha.tolist(), "marginal": marginal.tolist()}
-        )
+        found = {"shares": shares.alpha.tolist(), "marginal": marginal.tolist()}
+        task.history.append({"step": "label shift", **found})
 
         def discriminate() -> tuple[cvir.Discriminator, HeldOutScores]:
             # Step 4: re-sample the source, here as weights that the sampler draws by.
-            problem = self._weighted(task, marginal)
+            problem = cvir.PUProblem(task.y, task.weights_for(marginal), task.X_target.shape[0], task.copy_of)
             # Step 5: the discriminator and the novel share, by Algorithm 3.
             f_d = self._alternate(learner, problem, split, f_s, marginal, task)
             known_t = f_d.target_scores[split.target]
             return f_d, HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, known_t)
 
         f_d, scores = discriminate()
-        for _ in range(self._rounds if self.shift == "separability" else 0):
+        for _ in range(self._roles.plan().rounds if self.shift == "separability" else 0):
             # The appendix's variant: label shift among the rows accepted as known, then both steps again.
             previous, marginal = marginal, accepted_marginal(scores)
             task.history.append({"step": "label shift", "marginal": marginal.tolist()})
@@ -392,26 +331,24 @@ class PULSE(Growing):
     # -- The same six steps with one network that is trained further --------------------------------
 
     def _adapt_by_fine_tuning(self, task: Task, advance: Advance) -> Adaptation:
-        if as_fitted(self.source_classifier, task.X, task.classes) or not is_network(self.source_classifier):
-            raise ValueError(
-                "recipe='fine-tune' continues training the source classifier's network; "
-                f"source_classifier={self.source_classifier!r} is not one. Use recipe='cross-fit' for it."
-            )
-        source_learner, learner = self._networks(task, advance)
+        self._roles.check_fine_tuning(task.X, task.classes)
+        source_learner, learner = self._roles.both_by_epoch(task.pool, task.classes, advance)
         # Steps 1 and 2: as above.
-        split = self._split(task)
+        split = task.split()
         f_s = self._classify_source(source_learner, task, split.fold)
         class_s, class_t = f_s.scores[: len(task.y)][split.source], f_s.scores[len(task.y) :]
         y_s = task.y[split.source]
         # Step 3: label shift, on all target rows: the source classifier was trained on none of them. No share
         # may be zero here, or a class that its bin missed could not be found again below.
-        first = np.maximum(shares_by_class(class_s, y_s, class_t, self._mixture()).marginal, LEAST_SHARE)
+        first = np.maximum(
+            shares_by_class(class_s, y_s, class_t, self._estimator().mixture).marginal, LEAST_SHARE
+        )
         first /= first.sum()
         # Step 4: re-sample the source, as weights.
-        problem = self._weighted(task, first)
+        problem = cvir.PUProblem(task.y, task.weights_for(first), task.X_target.shape[0], task.copy_of)
         # Step 5: the source classifier learns one more class, with as much weight as all the known ones. It
         # is then accurate enough to select the known rows, from which the label shift is estimated again.
-        f_d = self._alternate(learner, problem, split, f_s, first, task, _network_of(f_s.predictor))
+        f_d = self._alternate(learner, problem, split, f_s, first, task, network_of(f_s.predictor))
         all_scores = HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, f_d.target_scores)
         scores = all_scores.take(np.arange(len(y_s)), np.flatnonzero(split.target))
         marginal = self._known_marginal(all_scores, task)
@@ -425,14 +362,14 @@ class PULSE(Growing):
 
     def _adapt_by_cross_fitting(self, task: Task, advance: Advance) -> Adaptation:
         n, m = task.X.shape[0], task.X_target.shape[0]
-        source_learner, learner = self._learners(task, advance)
+        source_learner, learner = self._roles.both(task.pool, task.classes, advance)
         # Step 1: folds in place of a split; every row is held out once.
-        n_folds = check_folds(task.y, task.classes, self._n_folds(n + m), m)
+        n_folds = check_folds(task.y, task.classes, self._roles.plan(n + m).n_folds, m)
         # Step 2: the source classifier; none of its models is trained on target rows.
         # Step 3: label shift, from a model that has the target itself as its last class.
         source_fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
-        classes = self._class_work(source_learner, task, source_fold)
-        domains = self._domain_task(task, n_folds)
+        classes = class_work(source_learner, task.y, task.row_weight, source_fold, task.k, task.rng)
+        domains = joint_task(task.y, task.row_weight, m, n_folds, task.rng, task.copy_of)
         f_s, joint = cross_fit_all([classes, (learner, domains)])
         f_s = self._calibrated(f_s, task, source_fold)
         scores = HeldOutScores(
@@ -440,65 +377,39 @@ class PULSE(Growing):
         )
         marginal = self._known_marginal(scores, task)
         # Step 4: re-sample the source, as weights.
-        problem = self._weighted(task, marginal)
+        problem = cvir.PUProblem(task.y, task.weights_for(marginal), m, task.copy_of)
         # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it fixed.
         novel_share, test = self._novel_share(scores, marginal, task)
         known_t = scores.domain(marginal)[1]
-        going_on = {"fold": domains.fold, "start": joint.predictor} if self._effort.warm else {}
+        going_on = {"fold": domains.fold, "start": joint.predictor} if self._roles.warm else {}
         f_d = self._discriminate(learner, task, problem, known_t, novel_share, n_folds, advance, going_on)
         # Step 6: combine.
         combined = Combined(f_s.predictor, f_d.predictor, marginal / task.source_marginal)
         return self._answer(task, f_s, f_d, combined, scores, marginal, novel_share, test)
 
-    # -- The steps ------------------------------------------------------------------------------------
+    def _adapt_to_nothing(self, task: Task) -> Adaptation:
+        """Without a target: step 2 alone."""
+        cross_fitted, n = self.recipe == "cross-fit", task.X.shape[0]
+        n_folds = check_folds(task.y, task.classes, self._roles.plan(n).n_folds if cross_fitted else 2, n)
+        learner = self._roles.source(task.X, task.classes, no_progress)
+        fold = assign_folds(task.y, n_folds if cross_fitted else 1, task.rng, task.copy_of)
+        f_s = self._classify_source(learner, task, fold)
+        combined = Combined(f_s.predictor, Constant((0.0, 1.0)), np.ones(task.k))
+        none = np.zeros((0, task.k + 1))
+        return Adaptation(task.source_marginal, 0.0, none, learned={"_predictor": combined})
 
-    def _split(self, task: Task) -> Split:
-        """Hold out a fifth of the source and of the target."""
-        m = task.X_target.shape[0]
-        check_folds(task.y, task.classes, 2, m)
-        strata = np.concatenate([task.y, np.full(m, task.k)])
-        return Split(assign_folds(strata, 1, task.rng, task.copy_of), len(task.y))
+    # -- The steps ------------------------------------------------------------------------------------
 
     def _classify_source(self, learner: Learner, task: Task, fold: Ints) -> FoldModels:
         """Fit f_s on the source rows of the pool."""
-        (models,) = cross_fit_all([self._class_work(learner, task, fold)])
+        work = class_work(learner, task.y, task.row_weight, fold, task.k, task.rng)
+        (models,) = cross_fit_all([work])
         return self._calibrated(models, task, fold)
-
-    def _class_work(self, learner: Learner, task: Task, fold: Ints) -> tuple[Learner, FoldTask]:
-        """What f_s learns: the classes of the source rows; target rows are scored, never trained on."""
-        m = len(fold) - len(task.y)
-        if task.k == 1:
-            learner = Fitted(np.empty((len(fold), 0)), Constant((1.0,)))
-        y = np.concatenate([task.y, np.zeros(m, dtype=np.int64)])
-        weight = np.concatenate([task.row_weight, np.zeros(m)])
-        return learner, FoldTask(y, weight, fold, task.k, int(task.rng.integers(2**31)))
 
     def _calibrated(self, models: FoldModels, task: Task, fold: Ints) -> FoldModels:
         """Calibrate f_s on held-out rows, which the paper does not."""
-        if task.k == 1:
-            return models
-        out = np.flatnonzero(fold[: len(task.y)] >= 0)
-        weight = task.row_weight[out]
-        beta = 1.0 if self.recipe == "paper" else fit_temperature(models.scores[out], task.y[out], weight)
-        scores = scale(models.scores, beta)
-        accuracy = float(np.average(scores[out].argmax(axis=1) == task.y[out], weights=weight))
-        task.history.append({"step": "source classifier", "accuracy": accuracy, "temperature": 1 / beta})
-        return FoldModels(scores, Tempered(models.predictor, beta))
-
-    def _domain_task(self, task: Task, n_folds: int) -> FoldTask:
-        """What the joint model learns: the k source classes against the target, all with equal weight."""
-        y = np.concatenate([task.y, np.full(task.X_target.shape[0], task.k)])
-        weight = np.concatenate([task.row_weight, np.ones(len(y) - len(task.y))])
-        weight *= len(y) / (task.k + 1) / np.bincount(y, weight)[y]
-        fold = assign_folds(y, n_folds, task.rng, task.copy_of)
-        seed = int(task.rng.integers(2**31))
-        # Its scores are all that is needed of it, but its networks go on learning in step 5.
-        return FoldTask(y, weight, fold, task.k + 1, seed, ranked=True, keep=False)
-
-    def _weighted(self, task: Task, marginal: Floats) -> cvir.PUProblem:
-        """Give the source rows the weights that turn their class mix into ``marginal``."""
-        weight = (marginal / task.source_marginal)[task.y] * task.row_weight
-        return cvir.PUProblem(task.y, weight, task.X_target.shape[0], task.copy_of)
+        temper = self.recipe != "paper"
+        return calibrated(models, task.y, task.row_weight, fold, task.history, temper=temper)
 
     def _alternate(
         self,
@@ -515,11 +426,11 @@ class PULSE(Growing):
             learner,
             problem,
             split.fold == 0,
-            self._mixture(),
+            self._estimator().mixture,
             objective=self.objective,
             rng=task.rng,
             history=task.history,
-            on_epoch=self._follow(f_s.scores[problem.n_source :], marginal, task),
+            on_epoch=task.follow(f_s.scores[problem.n_source :], marginal, self.callback),
             source_network=source_network,
         )
 
@@ -535,23 +446,15 @@ class PULSE(Growing):
         going_on: Mapping[str, Any],
     ) -> cvir.Discriminator:
         """Learn known against novel, with the novel share fixed."""
-        m = problem.n_target
-        if round(novel_share * m) < 2:
-            # Too few novel rows to learn from: call every row known.
-            return cvir.Discriminator(
-                np.ones(m), Constant((0.0, 1.0)), novel_share, np.ones(problem.n_source)
-            )
+        if round(novel_share * problem.n_target) < 2:
+            # Too few novel rows to learn from.
+            return cvir.Discriminator.all_known(problem, novel_share)
         shared: dict[str, Any] = {"n_folds": n_folds, "rng": task.rng, "history": task.history}
-        if self.objective == "cvir":
-            shared |= {"rounds": self._rounds, **going_on}
-            return cvir.refit(learner, problem, known_scores, novel_share, **shared)
-        networks = self._network(
-            stack_rows(task.X, task.X_target),
-            advance,
-            f"objective={self.objective!r} is trained by gradient descent and needs a network; "
-            f"discriminator={self.discriminator!r} is not one. objective='cvir' takes any model.",
-        )
-        return train_objective(networks, problem, self.objective, 1 - novel_share, **shared)
+        if self.objective != "cvir":
+            networks = self._roles.network(task.pool, advance)
+            return train_objective(networks, problem, self.objective, 1 - novel_share, **shared)
+        shared |= {"rounds": self._roles.plan().rounds, **going_on}
+        return cvir.refit(learner, problem, known_scores, novel_share, **shared)
 
     def _known_marginal(self, scores: HeldOutScores, task: Task) -> Floats:
         """Estimate p'_t, the mix among the known classes."""
@@ -577,212 +480,20 @@ class PULSE(Growing):
         novel_share: float,
         test: NoveltyTest | None = None,
     ) -> Adaptation:
-        """Collect the results: probabilities of the target, intervals, bounds, the test, the diagnostics."""
+        """Collect the results: probabilities of the target, intervals, what follows from the scores."""
         proba = combined.combine(f_d.target_proba, f_s.scores[len(task.y) :])
-        mix = with_novel(marginal, novel_share)
-        interval = self._interval(scores, mix, task.rng)
-        learned: dict[str, Any] = {"_predictor": combined, **share_bounds(scores, marginal, self.level)}
         source_proba = combined.combine(f_d.held_out_proba, scores.class_source)
-        learned["_sets"] = PredictionSets.learn(scores.y, source_proba, proba, scores.weight)
-        learned |= self._accuracies(scores, source_proba, proba, mix, interval, task.rng)
-        if test is not None:
-            learned |= {"novelty_pvalue_": test.pvalue, "detectable_share_": test.detectable_share}
-        changed = [entry["changed"] for entry in task.history if "changed" in entry]
-        learned["diagnostics_"] = diagnose(
-            scores,
-            mix,
-            interval,
-            class_names=task.classes.tolist(),
-            changed=changed[-1] if changed else None,
-            shared=None if task.copy_of is None else shared_rows(task.copy_of, len(task.y)),
-            contradiction=contradiction(scores, marginal, self.level),
-        )
+        mix, repeats = with_novel(marginal, novel_share), self._roles.plan().replicates
+        interval = self._estimator().interval(scores, mix, level=self.level, repeats=repeats, rng=task.rng)
+        estimate = Estimate(marginal, novel_share, interval, self.level, test)
+        learned = {"_predictor": combined, **find_all(scores, estimate, source_proba, proba, task.rng)}
+        checks = check_all(scores, estimate, task.classes.tolist(), task.history, task.shared)
+        learned["diagnostics_"] = checks
         return Adaptation(marginal, novel_share, proba, interval, learned)
 
-    def _accuracies(
-        self,
-        scores: HeldOutScores,
-        source_proba: Floats,
-        target_proba: Floats,
-        mix: Floats,
-        interval: Floats,
-        rng: np.random.Generator,
-    ) -> dict[str, ExpectedAccuracy]:
-        """Expected accuracy of these answers, and of the source classifier's as they were."""
-
-        def of(source: Floats, target: Floats) -> ExpectedAccuracy:
-            answers = source.argmax(axis=1), target.argmax(axis=1)
-            options: dict[str, Any] = {"level": self.level, "rng": rng, "weight": scores.weight}
-            return expected_accuracy(scores.y, *answers, mix, interval, **options)
-
-        return {
-            "expected_accuracy_": of(source_proba, target_proba),
-            "source_expected_accuracy_": of(scores.class_source, scores.class_target),
-        }
-
-    def predict_set(self, X: Any, level: float = 0.9) -> Bools:
-        """Sets of classes that hold the true one: for a known class with a probability of at least ``level``.
-
-        Holds for each known class, whatever its share now, as long as it looks as it did in the source
-        (label-conditional conformal prediction). For the novel class there is no such guarantee: it stands in
-        the set of a row that the model finds as novel as the surest ``level`` of its novel rows. An empty set
-        means that nothing fits.
-
-        Parameters
-        ----------
-        X : like the ``X`` of ``fit``
-        level : float, default=0.9
-
-        Returns
-        -------
-        array of bool, of shape (rows, k + 1)
-            Whether each of ``classes_`` belongs to the set; ``model.classes_[sets[i]]`` are its members.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from osls import PULSE
-        >>> rng = np.random.default_rng(0)
-        >>> y = np.repeat(["a", "b"], 100)
-        >>> X = rng.normal(size=(200, 2)) + 6 * (y == "b")[:, None]
-        >>> X_target = np.vstack([X + 0.01, rng.normal(size=(80, 2)) - 8])
-        >>> model = PULSE(source_classifier="trees", discriminator="trees", random_state=0)
-        >>> model = model.fit(X, y, X_target=X_target)
-        >>> model.classes_[model.predict_set([[6.0, 6.0]])[0]]
-        array(['b'], dtype='<U5')
-        """
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie in (0, 1); got {level}.")
-        check_is_fitted(self, "_sets")
-        return self._sets.of(self.predict_proba(X), level)
-
-    def _interval(self, scores: HeldOutScores, mix: Floats, rng: np.random.Generator) -> Floats:
-        return self._estimator().interval(scores, mix, level=self.level, repeats=self._n_bootstrap, rng=rng)
-
-    def _follow(self, class_proba: Floats, marginal: Floats, task: Task) -> Callable[[Floats, float], None]:
-        """Record the mix after each epoch, and pass the target's probabilities to the callback."""
-        epochs = 0
-
-        def note(known: Floats, novel_share: float) -> None:
-            nonlocal epochs
-            epochs += 1
-            mix = with_novel(marginal, novel_share).tolist()
-            task.history.append({"step": "epoch", "epoch": epochs, "target_marginal": mix})
-            if self.callback is not None:
-                self.callback(epochs, combine(known, class_proba, marginal / task.source_marginal))
-
-        return note
-
-    # -- Parts --------------------------------------------------------------------------------------
-
     @property
-    def _effort(self) -> Effort:
-        return EFFORTS[self.effort]
-
-    @property
-    def _rounds(self) -> int:
-        return self._effort.rounds if self.rounds is None else self.rounds
-
-    @property
-    def _n_bootstrap(self) -> int:
-        return self._effort.n_bootstrap if self.n_bootstrap is None else self.n_bootstrap
-
-    def _n_folds(self, n_rows: int) -> int:
-        return self._effort.folds_for(n_rows) if self.n_folds is None else self.n_folds
+    def _roles(self) -> Roles:
+        return Roles.of(self)
 
     def _estimator(self) -> MixFromScores:
-        default = _ONE_SPLIT.get(self.recipe, SHIFTS)[0]
-        shift = default if self.shift == "auto" else self.shift
-        # An estimator that was asked for is used as it is, and so is the paper's.
-        corrected = self.mixture is None and self.recipe != "paper"
-        return MixFromScores(shift, self._mixture(), corrected=corrected)
-
-    def _mixture(self) -> MixtureEstimator:
-        return BBE() if self.mixture is None else clone(self.mixture)
-
-    def _learners(self, task: Task, advance: Advance) -> tuple[Learner, Learner]:
-        """Return the learners of the source classifier and of the discriminator."""
-        # Learners copy what they need of ``pool``, so its memory is freed when this method returns.
-        pool = stack_rows(task.X, task.X_target)
-        learner = self._learner(self.discriminator, pool, advance)
-        return self._beside(learner, pool, task, advance), learner
-
-    def _networks(self, task: Task, advance: Advance) -> tuple[Learner, NetworkLearner]:
-        """Return the same for a recipe whose discriminator is trained epoch by epoch."""
-        pool = stack_rows(task.X, task.X_target)
-        learner = self._network(
-            pool,
-            advance,
-            f"recipe={self.recipe!r} trains its discriminator epoch by epoch and needs a network; "
-            f"discriminator={self.discriminator!r} is not one. Use recipe='cross-fit' for it.",
-        )
-        return self._beside(learner, pool, task, advance), learner
-
-    def _beside(self, learner: Learner, pool: AnyArray, task: Task, advance: Advance) -> Learner:
-        """Return the source classifier's learner: the discriminator's, if both ask for the same model."""
-        one, other = self.source_classifier, self.discriminator
-        fitted = as_fitted(one, pool, task.classes)
-        same = one is other or (isinstance(one, str) and one == other)
-        return fitted or (learner if same else self._source_learner(pool, advance))
-
-    def _source_learner(self, X: AnyArray, advance: Advance) -> Learner:
-        """Return the source classifier's learner; with one split a network trains as long as the other."""
-        spec = self.source_classifier
-        if self.recipe in _ONE_SPLIT and is_network(spec):
-            return choose_network(
-                spec,
-                X,
-                max_steps=self.max_steps,
-                patience=self.patience,
-                device=self.device,
-                advance=advance,
-            )
-        return self._learner(spec, X, advance)
-
-    def _learner(
-        self, spec: LearnerSpec, X: AnyArray, advance: Advance, n_rows: int | None = None
-    ) -> Learner:
-        return choose_learner(
-            spec,
-            X,
-            max_steps=self.max_steps,
-            patience=self.patience,
-            device=self.device,
-            n_jobs=self.n_jobs,
-            advance=advance,
-            effort=self._effort,
-            n_rows=n_rows,
-        )
-
-    def _network(self, X: AnyArray, advance: Advance, complaint: str) -> NetworkLearner:
-        """Return the learner of the discriminator, or raise ``complaint`` if that is not a network."""
-        return choose_network(
-            self.discriminator,
-            X,
-            max_steps=self.max_steps,
-            patience=self.patience,
-            device=self.device,
-            advance=advance,
-            complaint=complaint,
-        )
-
-    def _adapt_to_nothing(self, task: Task) -> Adaptation:
-        one_split = self.recipe in _ONE_SPLIT
-        n = task.X.shape[0]
-        n_folds = check_folds(task.y, task.classes, 2 if one_split else self._n_folds(n), n)
-        learner = as_fitted(self.source_classifier, task.X, task.classes) or self._source_learner(
-            task.X, no_progress
-        )
-        f_s = self._classify_source(
-            learner, task, assign_folds(task.y, 1 if one_split else n_folds, task.rng, task.copy_of)
-        )
-        combined = Combined(f_s.predictor, Constant((0.0, 1.0)), np.ones(task.k))
-        return Adaptation(
-            task.source_marginal, 0.0, np.zeros((0, task.k + 1)), learned={"_predictor": combined}
-        )
-
-
-def _network_of(classifier: Predictor) -> nn.Module:
-    """Return the source classifier's network, to train further; a constant one (k = 1) has no network."""
-    inner = classifier.predictor if isinstance(classifier, Tempered) else classifier
-    return inner.networks if isinstance(inner, Networks) else nn.Identity()
+        return MixFromScores.of(self.recipe, self.shift, self.mixture)

@@ -1,9 +1,9 @@
 """A fitted model as one ONNX file: rows in, probabilities and labels out, without Python, torch or osls.
 
-The graph is built by hand from what each part has learned: columns to features, forests, linear models and
-stacked networks, their calibration, and step 6 of Algorithm 1. Sums are in double precision where osls has
-them so, and thresholds of trees are rounded down to single precision, in which trees compare: the answers
-agree to rounding.
+The graph (:mod:`osls.app.onnx_graph`) is built by hand from what each part has learned: columns to features,
+forests, linear models and stacked networks, their calibration, and step 6 of Algorithm 1. Sums are in double
+precision where osls has them so, and thresholds of trees are rounded down to single precision, in which trees
+compare: the answers agree to rounding.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
-from osls import __version__
 from osls._core.arrays import AnyArray, Floats
 from osls._core.extras import require
 from osls._core.screen import Screen
 from osls.app.files.reader import InputError, shorten
 from osls.app.files.staging import staged_file
+from osls.app.onnx_graph import Graph
 from osls.app.predict import Adapted, load_adapted
 from osls.app.tables.columns import Categories, Dates, Numbers
 from osls.app.tables.table_encoder import TableEncoder
@@ -47,9 +47,6 @@ from osls.training.predictors import (
 
 __all__ = ["to_onnx"]
 
-# Both are older than onnxruntime 1.17.
-_OPSET, _ML_OPSET = 18, 3
-_IR_VERSION = 9
 _TAKEN = "forests, decision trees, logistic regression and the networks of osls for tables"
 
 
@@ -86,7 +83,7 @@ def to_onnx(model: Adapted | PULSE) -> bytes:
     >>> session.run(["label"], {"X": np.array([[6.0, 6.0], [-8.0, -8.0]])})[0].tolist()
     [1, -1]
     """
-    graph = _Graph()
+    graph = Graph()
     if isinstance(model, Adapted):
         features, adapter, classes = _read_columns(graph, model), model.adapter, np.array(model.classes)
     elif isinstance(model, PULSE):
@@ -116,84 +113,10 @@ def run_export(model: Path, out: Path, *, overwrite: bool = False) -> None:
     screen.print("It returns label and probabilities.", soft_wrap=True)
 
 
-# -- A graph that grows ---------------------------------------------------------------------------------
-
-
-class _Graph:
-    """Nodes of ONNX, added one by one; values are known by their names."""
-
-    def __init__(self) -> None:
-        self._onnx = require("onnx", extra="onnx")
-        self._nodes: list[Any] = []
-        self._weights: list[Any] = []
-        self._inputs: list[Any] = []
-
-    def _name(self) -> str:
-        # No input is called so: a name with a blank in front is refused by every reader of columns.
-        return f" {len(self._nodes)}.{len(self._weights)}"
-
-    def input(self, name: str, kind: str, width: int, note: str = "") -> str:
-        """Add an input of ``width`` columns, "double" or "string"."""
-        types = {"double": self._onnx.TensorProto.DOUBLE, "string": self._onnx.TensorProto.STRING}
-        value = self._onnx.helper.make_tensor_value_info(name, types[kind], ["rows", width])
-        value.doc_string = note
-        self._inputs.append(value)
-        return name
-
-    def constant(self, value: Any) -> str:
-        name = self._name()
-        self._weights.append(self._onnx.numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def add(self, operation: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Add a node of one output, and return its name."""
-        output = self._name()
-        node = self._onnx.helper.make_node(operation, list(inputs), [output], domain=domain, **attributes)
-        self._nodes.append(node)
-        return output
-
-    def cast(self, value: str, kind: str) -> str:
-        return self.add("Cast", value, to=getattr(self._onnx.TensorProto, kind))
-
-    def total(self, value: str) -> str:
-        """Sum of each row, as a column."""
-        return self.add("ReduceSum", value, self.constant(np.array([1])), keepdims=1)
-
-    def column(self, value: str, index: int) -> str:
-        return self.add("Gather", value, self.constant(np.array([index])), axis=1)
-
-    def finish(self, proba: str, classes: AnyArray) -> bytes:
-        """Return the whole as bytes, with outputs for the probabilities and the most probable label."""
-        helper, types = self._onnx.helper, self._onnx.TensorProto
-        textual = classes.dtype.kind not in "iub"
-        names = np.array([str(name) for name in classes], dtype=object) if textual else classes.astype(int)
-        best = self.add("ArgMax", proba, axis=1, keepdims=0)
-        label = self.add("Gather", self.constant(names), best)
-        for value, output in ((label, "label"), (self.cast(proba, "FLOAT"), "probabilities")):
-            self._nodes.append(helper.make_node("Identity", [value], [output]))
-        outputs = [
-            helper.make_tensor_value_info("label", types.STRING if textual else types.INT64, ["rows"]),
-            helper.make_tensor_value_info("probabilities", types.FLOAT, ["rows", len(classes)]),
-        ]
-        graph = helper.make_graph(self._nodes, "osls", self._inputs, outputs, self._weights)
-        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
-        model = helper.make_model(
-            graph,
-            opset_imports=opsets,
-            ir_version=_IR_VERSION,
-            producer_name="osls",
-            producer_version=__version__,
-        )
-        helper.set_model_props(model, {"classes": "\n".join(map(str, classes.tolist()))})
-        self._onnx.checker.check_model(model)
-        content: bytes = model.SerializeToString()
-        return content
-
-
 # -- Columns of a table to features ---------------------------------------------------------------------
 
 
-def _read_columns(graph: _Graph, model: Adapted) -> str:
+def _read_columns(graph: Graph, model: Adapted) -> str:
     """Add an input for each column of the table, and what makes features of them."""
     encoder = model.encoder
     if not isinstance(encoder, TableEncoder):
@@ -208,13 +131,13 @@ def _read_columns(graph: _Graph, model: Adapted) -> str:
     return graph.add("Concat", *[_column(graph, column) for column in encoder.columns_], axis=1)
 
 
-def _column(graph: _Graph, column: Any) -> str:
+def _column(graph: Graph, column: Any) -> str:
     if isinstance(column, Numbers):
         return _numbers(graph, column)
     return _categories(graph, column) if isinstance(column, Categories) else _dates(graph, column)
 
 
-def _numbers(graph: _Graph, column: Numbers) -> str:
+def _numbers(graph: Graph, column: Numbers) -> str:
     inputs = [graph.input(name, "double", 1) for name in column.names]
     values = graph.add("Concat", *inputs, axis=1)
     missing = graph.add("IsNaN", values)
@@ -226,7 +149,7 @@ def _numbers(graph: _Graph, column: Numbers) -> str:
     return graph.add("Concat", filled, flags, axis=1)
 
 
-def _categories(graph: _Graph, column: Categories) -> str:
+def _categories(graph: Graph, column: Categories) -> str:
     """One feature a level; rare and missing values have features of their own if the fit met any."""
     texts = graph.input(column.name, "string", 1)
     width, levels = len(column.feature_names), len(column.levels)
@@ -241,7 +164,7 @@ def _categories(graph: _Graph, column: Categories) -> str:
     return graph.cast(graph.add("Equal", codes, graph.constant(np.arange(width))), "DOUBLE")
 
 
-def _dates(graph: _Graph, column: Dates) -> str:
+def _dates(graph: Graph, column: Dates) -> str:
     days = graph.input(column.name, "double", 1, ", days since 1970-01-01")
     missing = graph.add("IsNaN", days)
     days = graph.add("Where", missing, graph.constant(np.float64(column.middle)), days)
@@ -259,7 +182,7 @@ def _dates(graph: _Graph, column: Dates) -> str:
 # -- Predictors -----------------------------------------------------------------------------------------
 
 
-def _predict(graph: _Graph, predictor: Any, X: str) -> str:
+def _predict(graph: Graph, predictor: Any, X: str) -> str:
     """Add a predictor; return its probabilities, in double precision."""
     for kind, convert in _CONVERTERS.items():
         if type(predictor) is kind:
@@ -269,23 +192,23 @@ def _predict(graph: _Graph, predictor: Any, X: str) -> str:
     )
 
 
-def _constant(graph: _Graph, predictor: Constant, X: str) -> str:
+def _constant(graph: Graph, predictor: Constant, X: str) -> str:
     return _same_for_all(graph, np.array(predictor.proba), X)
 
 
-def _same_for_all(graph: _Graph, row: Floats, X: str) -> str:
+def _same_for_all(graph: Graph, row: Floats, X: str) -> str:
     rows = graph.add("Gather", graph.add("Shape", X), graph.constant(np.array([0])))
     shape = graph.add("Concat", rows, graph.constant(np.array([len(row)])), axis=0)
     return graph.add("Expand", graph.constant(row[None].astype(np.float64)), shape)
 
 
-def _tempered(graph: _Graph, predictor: Tempered, X: str) -> str:
+def _tempered(graph: Graph, predictor: Tempered, X: str) -> str:
     floored = graph.add("Max", _predict(graph, predictor.predictor, X), graph.constant(np.float64(FLOOR)))
     power = graph.constant(np.float64(predictor.inverse_temperature))
     return graph.add("Softmax", graph.add("Mul", graph.add("Log", floored), power), axis=1)
 
 
-def _blended(graph: _Graph, predictor: Blended, X: str) -> str:
+def _blended(graph: Graph, predictor: Blended, X: str) -> str:
     shares = (predictor.first, predictor.share), (predictor.second, 1 - predictor.share)
     weighted = [
         graph.add("Mul", _predict(graph, part, X), graph.constant(np.float64(share)))
@@ -295,7 +218,7 @@ def _blended(graph: _Graph, predictor: Blended, X: str) -> str:
     return graph.add("Sum", *weighted)
 
 
-def _combined(graph: _Graph, predictor: Combined, X: str) -> str:
+def _combined(graph: Graph, predictor: Combined, X: str) -> str:
     """Step 6, as :func:`osls.base.combine` and :func:`osls.base.combine_opinions` have it."""
     classes, domains = _predict(graph, predictor.classifier, X), _predict(graph, predictor.discriminator, X)
     importance = graph.constant(np.asarray(predictor.importance, dtype=np.float64))
@@ -309,7 +232,7 @@ def _combined(graph: _Graph, predictor: Combined, X: str) -> str:
     return graph.add("Div", both, graph.total(both))
 
 
-def _combine(graph: _Graph, known: str, classes: str, importance: str) -> str:
+def _combine(graph: Graph, known: str, classes: str, importance: str) -> str:
     one, zero = graph.constant(np.float64(1)), graph.constant(np.float64(0))
     weighted = graph.add("Mul", classes, importance)
     total = graph.total(weighted)
@@ -321,7 +244,7 @@ def _combine(graph: _Graph, known: str, classes: str, importance: str) -> str:
     return graph.add("Div", proba, graph.total(proba))
 
 
-def _networks(graph: _Graph, predictor: Networks, X: str) -> str:
+def _networks(graph: Graph, predictor: Networks, X: str) -> str:
     networks = predictor.networks
     if not isinstance(networks, StackedMLP):
         raise InputError(
@@ -359,7 +282,7 @@ def _array(tensor: Any) -> AnyArray:
     return np.asarray(tensor.detach().cpu().numpy())
 
 
-def _encoded(graph: _Graph, encoder: Encoder | Offsets | None, X: str) -> str:
+def _encoded(graph: Graph, encoder: Encoder | Offsets | None, X: str) -> str:
     """Centre and scale as the encoder does, in double precision, then round to single precision."""
     if isinstance(encoder, Verbatim) or (isinstance(encoder, Encoder) and encoder.svd is not None):
         raise InputError(
@@ -373,7 +296,7 @@ def _encoded(graph: _Graph, encoder: Encoder | Offsets | None, X: str) -> str:
     return graph.cast(X, "FLOAT")
 
 
-def _sklearn_models(graph: _Graph, predictor: SklearnModels, X: str) -> str:
+def _sklearn_models(graph: Graph, predictor: SklearnModels, X: str) -> str:
     rows = _encoded(graph, predictor.encoder, X)
     share = 1 / len(predictor.models)
     places = [model.classes_.astype(np.int64) for model in predictor.models]
@@ -387,7 +310,7 @@ def _sklearn_models(graph: _Graph, predictor: SklearnModels, X: str) -> str:
     return graph.add("Sum", *parts)
 
 
-def _fitted_classifier(graph: _Graph, predictor: FittedClassifier, X: str) -> str:
+def _fitted_classifier(graph: Graph, predictor: FittedClassifier, X: str) -> str:
     estimator, k = predictor.estimator, len(predictor.estimator.classes_)
     if _trees_of(estimator):
         proba = _forest(graph, [(estimator, np.arange(k))], k, 1.0, graph.cast(X, "FLOAT"))
@@ -398,7 +321,7 @@ def _fitted_classifier(graph: _Graph, predictor: FittedClassifier, X: str) -> st
     return graph.add("Div", chosen, graph.add("Max", graph.total(chosen), least))
 
 
-def _estimator(graph: _Graph, model: Any, rows: str) -> str:
+def _estimator(graph: Graph, model: Any, rows: str) -> str:
     """Add an estimator that has no trees; its probabilities are those of its own classes."""
     if type(model) is DummyClassifier and model.strategy == "prior":
         return _same_for_all(graph, np.asarray(model.class_prior_), rows)
@@ -423,7 +346,7 @@ def _trees_of(model: Any) -> list[Any]:
 
 
 def _forest(
-    graph: _Graph, forests: Sequence[tuple[Any, AnyArray]], n_classes: int, share: float, rows: str
+    graph: Graph, forests: Sequence[tuple[Any, AnyArray]], n_classes: int, share: float, rows: str
 ) -> str:
     """Add all trees of several forests as one node; with each forest go the places of its classes."""
     columns: dict[str, list[Any]] = {name: [] for name in (*_NODE_FIELDS, *_LEAF_FIELDS)}
@@ -490,7 +413,7 @@ def _rounded_down(threshold: Floats) -> Floats:
     return np.where(single > threshold, np.nextafter(single, np.float32(-np.inf)), single)
 
 
-_CONVERTERS: dict[type, Callable[[_Graph, Any, str], str]] = {
+_CONVERTERS: dict[type, Callable[[Graph, Any, str], str]] = {
     Blended: _blended,
     Combined: _combined,
     Constant: _constant,

@@ -15,9 +15,8 @@ from osls._core.parameters import AtLeast, Constraint
 from osls._core.saving import saveable
 from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
-from osls.baselines.encoded import as_table
 from osls.baselines.rejection import predicted_mix
-from osls.training.predictors import Encoder
+from osls.training.predictors import Encoder, as_table
 
 
 @saveable

@@ -19,14 +19,13 @@ from osls._core.saving import saveable
 from osls._core.validation import stack_rows
 from osls.base import Adaptation, Task
 from osls.baselines.both_sides import fold_of_both, train_on_both
-from osls.baselines.encoded import as_table
 from osls.baselines.known_share import known_share
 from osls.baselines.open_set_losses import k_unbiased
 from osls.baselines.rejection import predicted_mix
 from osls.baselines.source_only import SourceOnly
 from osls.mixture import BBE, MixtureEstimator, shares_by_class
 from osls.training.choose import choose_network
-from osls.training.predictors import Encoder, Networks
+from osls.training.predictors import Encoder, Networks, as_table
 from osls.training.trainer import as_tensor
 
 # Functions of a kernel are sums over so many rows at most.

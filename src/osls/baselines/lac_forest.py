@@ -13,12 +13,11 @@ from osls._core.parameters import AtLeast, Between, Constraint
 from osls._core.saving import saveable
 from osls._core.validation import stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
-from osls.baselines.encoded import as_table
 from osls.baselines.known_share import known_share
 from osls.baselines.rejection import predicted_mix
 from osls.mixture import MixtureEstimator
 from osls.training.choose import LearnerSpec
-from osls.training.predictors import Encoder
+from osls.training.predictors import Encoder, as_table
 
 # Nodes of so few rows are not split further (the authors' number).
 _FEWEST_ROWS = 10

@@ -17,11 +17,10 @@ from osls._core.parameters import Between, Constraint, OneOf, inherit_parameters
 from osls._core.saving import saveable
 from osls._core.validation import check_folds, stack_rows
 from osls.base import Adaptation, Task
-from osls.baselines.encoded import as_table
 from osls.baselines.rejection import predicted_mix, reject
 from osls.baselines.source_only import SourceOnly
 from osls.training.choose import choose_network
-from osls.training.predictors import Constant, Encoder, Networks, Predictor
+from osls.training.predictors import Constant, Encoder, Networks, Predictor, as_table
 from osls.training.sampling import assign_folds
 from osls.training.trainer import as_tensor
 

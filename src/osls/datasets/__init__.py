@@ -6,9 +6,8 @@ features of encoders are stored in the folder that ``OSLS_CACHE`` names, by defa
 """
 
 from osls.datasets.loading import Labelled
-from osls.datasets.looks import change_looks
 from osls.datasets.registry import DATASETS, Dataset, load_dataset
-from osls.datasets.simulate import OSLSProblem, simulate_osls
+from osls.datasets.simulate import OSLSProblem, change_looks, simulate_osls
 
 __all__ = [
     "DATASETS",

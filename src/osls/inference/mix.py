@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Self
 
 import numpy as np
 from scipy.stats import norm
@@ -82,6 +83,8 @@ def normal_interval(point: Floats, replicates: Floats, scale: float, level: floa
 
 
 SHIFTS = ("refined", "joint", "bbe", "separability")
+# Those that each recipe of PULSE can use, its default first.
+SHIFTS_OF = {"cross-fit": SHIFTS, "paper": ("bbe", "separability"), "fine-tune": ("separability", "bbe")}
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,24 @@ class MixFromScores:
     shift: str = "refined"
     mixture: MixtureEstimator = field(default_factory=BBE)
     corrected: bool = True
+
+    @classmethod
+    def of(cls, recipe: str, shift: str, mixture: MixtureEstimator | None) -> Self:
+        """Return what these parameters of :class:`osls.PULSE` ask for.
+
+        Raises
+        ------
+        ValueError
+            If the recipe cannot estimate the label shift in this way.
+        """
+        possible = SHIFTS_OF[recipe]
+        if shift not in ("auto", *possible):
+            which = " or ".join(f"shift={name!r}" for name in possible)
+            raise ValueError(f"recipe={recipe!r} estimates the label shift with {which}.")
+        # An estimator that was asked for is used as it is, and so is the paper's.
+        corrected = mixture is None and recipe != "paper"
+        chosen = BBE() if mixture is None else clone(mixture)
+        return cls(possible[0] if shift == "auto" else shift, chosen, corrected)
 
     def known_marginal(self, scores: HeldOutScores) -> Floats:
         """p'_t, the mix among the known classes."""

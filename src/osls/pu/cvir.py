@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from osls.mixture.base import MixtureEstimator
 from osls.pu import losses
 from osls.pu.selection import unbiased_risk
 from osls.training.learners import FoldTask, Learner, NetworkLearner, continue_from, cross_fit_all
-from osls.training.predictors import Predictor
+from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Trainer, seeded
 
@@ -63,6 +63,12 @@ class Discriminator:
     held_out_scores: Floats = field(default_factory=lambda: np.empty(0))
     by_class: Floats | None = None
     held_out_by_class: Floats | None = None
+
+    @classmethod
+    def all_known(cls, problem: PUProblem, novel_share: float) -> Self:
+        """Call every row known."""
+        always = Constant((0.0, 1.0))
+        return cls(np.ones(problem.n_target), always, novel_share, np.ones(problem.n_source))
 
     @property
     def target_proba(self) -> Floats:

@@ -10,9 +10,10 @@ drybean and satimage.
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 from sklearn.ensemble import ExtraTreesClassifier
 
-from osls._core.arrays import Bools, Floats, Ints
+from osls._core.arrays import AnyArray, Bools, Floats, Ints
 
 __all__ = ["align_looks"]
 
@@ -60,6 +61,16 @@ def align_looks(X: Floats, y: Ints, X_target: Floats, rng: np.random.Generator) 
         X = _moved(X, y, X_target, spread, int(rng.integers(2**31)))
     blur = BLUR * spread
     return X + blur * rng.normal(size=X.shape), X_target + blur * rng.normal(size=X_target.shape)
+
+
+def align_table(
+    X: AnyArray, y: Ints, X_target: AnyArray, rng: np.random.Generator
+) -> tuple[AnyArray, AnyArray]:
+    """Do the same to any rows that are a dense table without missing values, and keep their type."""
+    if sparse.issparse(X) or X.ndim != 2 or np.isnan(X).any():
+        raise ValueError("align=True moves columns of numbers; give dense rows without missing values.")
+    moved, target = align_looks(X, y, X_target, rng)
+    return moved.astype(X.dtype), target.astype(X.dtype)
 
 
 def within_class_spread(X: Floats, y: Ints) -> Floats:

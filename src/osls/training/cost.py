@@ -23,9 +23,10 @@ from osls._core.progress import no_progress
 from osls._core.validation import stack_rows
 from osls.inference.mix import BOOTSTRAP_ROWS, MixFromScores
 from osls.shift.scores import HeldOutScores
+from osls.training.effort import Plan
 from osls.training.learners import Blend, Learner, NetworkLearner, SklearnLearner, train_stack
 
-__all__ = ["Cost", "Plan", "estimate_cost"]
+__all__ = ["Cost", "estimate_cost"]
 
 # Rows of the sample, networks' steps and trees that are timed.
 _ROWS, _STEPS, _TREES = 2000, 4, 4
@@ -63,14 +64,6 @@ class Cost:
             minutes = self.seconds / 60
             length = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
         return f"{length} and {max(1, round(self.memory / 1e6)):,} MB"
-
-
-class Plan(NamedTuple):
-    """How often a fit does what: folds, rounds of CVIR, bootstrap replicates."""
-
-    n_folds: int
-    rounds: int
-    replicates: int
 
 
 class _Shape(NamedTuple):

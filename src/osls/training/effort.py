@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 # From so many rows of source and target on, three folds train on enough rows, and from so many on two.
 _THREE_FOLDS, _TWO_FOLDS = 200_000, 1_000_000
+
+
+class Plan(NamedTuple):
+    """How often a fit does what: folds, rounds of CVIR, bootstrap replicates."""
+
+    n_folds: int
+    rounds: int
+    replicates: int
 
 
 @dataclass(frozen=True)

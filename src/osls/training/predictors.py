@@ -99,6 +99,12 @@ class Encoder(_Encoding):
         return np.asarray(X)
 
 
+def as_table(encoder: Encoder, X: AnyArray) -> Floats:
+    """Return encoded rows in double precision, those of images with one column for each pixel."""
+    encoded = encoder(X)
+    return encoded.reshape(len(encoded), -1).astype(np.float64)
+
+
 def centre_and_scale(dense: AnyArray) -> tuple[AnyArray, AnyArray]:
     """Return what to subtract from each column, and what to divide it by, in double precision.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -53,6 +54,12 @@ class Split:
 
     fold: Ints
     n_source: int
+
+    @classmethod
+    def draw(cls, y: Ints, n_target: int, rng: np.random.Generator, copy_of: Ints | None = None) -> Self:
+        """Hold out a fifth of the source, class by class, and of the target."""
+        strata = np.concatenate([y, np.full(n_target, y.max() + 1)])
+        return cls(assign_folds(strata, 1, rng, copy_of), len(y))
 
     @property
     def source(self) -> Bools:
