@@ -19,7 +19,7 @@ from osls.app.cli import app
 from osls.app.export import to_onnx
 from osls.app.mlflow import log_model
 from osls.base import Combined
-from osls.training.predictors import Blended, Constant
+from osls.training.predictors import Blended, Constant, Shifted
 
 QUICK = {"n_folds": 2, "rounds": 1, "n_bootstrap": 5, "random_state": 0, "max_steps": 80}
 
@@ -154,6 +154,14 @@ class TestOnnx:
         for share, first in ((0.25, 0.5), (1.0, 0.2), (0.0, 0.6)):
             model._predictor = Combined(Blended(*parts, share), Constant((0.0, 1.0)), np.ones(2))
             assert answered(to_onnx(model), {"X": target[:1]})[1][0, 0] == pytest.approx(first)
+
+    def test_shifted_odds_by_hand(self, blobs):
+        # Novel against known 1 : 1, the odds of known times three: 1/4 novel.
+        X, y, target = blobs
+        model = PULSE(source_classifier=FOREST, discriminator=FOREST, **QUICK).fit(X, y > 0, X_target=target)
+        model._predictor = Combined(Constant((1.0, 0.0)), Shifted(Constant((0.5, 0.5)), 3.0), np.ones(2))
+        assert answered(to_onnx(model), {"X": target[:1]})[1][0, -1] == pytest.approx(0.25)
+        assert model.predict_proba(target[:1])[0, -1] == pytest.approx(0.25)
 
     def test_what_cannot_be_exported_is_named(self, answer, blobs):
         X, y, target = blobs

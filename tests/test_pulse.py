@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from sklearn.datasets import load_digits
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 from conftest import FOREST, blobs
-from osls import PULSE
+from osls import PULSE, load
 from osls.datasets import simulate_osls
 from osls.metrics import accuracy, mix_error
 from osls.mixture import BBE, DEDPUL, ElkanNoto, Regroup, Subsample
@@ -438,3 +439,17 @@ def test_target_without_any_known_row():
     assert model.novel_prevalence_ > 0.9
     assert np.isfinite(model.marginal_interval_).all()
     assert model.diagnostics_.verdict.status != "no violation seen"
+
+
+def test_with_few_labels_as_many_rows_are_called_novel_as_the_share_says(tmp_path):
+    # Eleven source rows a class look newer out of their fold than they are.
+    problem = simulate_osls(
+        *load_digits(return_X_y=True), novel=range(6, 10), source_rows=(11, 11), random_state=0
+    )
+    model = PULSE(source_classifier="trees", discriminator="trees", n_bootstrap=5, random_state=0)
+    model.fit(**problem.training_data())
+    assert model.novel_prevalence_ > 0.2
+    assert model.target_proba_[:, -1].mean() == pytest.approx(model.novel_prevalence_, abs=0.05)
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(problem.X_test), model.predict_proba(problem.X_test))

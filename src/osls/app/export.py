@@ -40,6 +40,7 @@ from osls.training.predictors import (
     FittedClassifier,
     Networks,
     Offsets,
+    Shifted,
     SklearnModels,
     Tempered,
     Verbatim,
@@ -206,6 +207,12 @@ def _tempered(graph: Graph, predictor: Tempered, X: str) -> str:
     floored = graph.add("Max", _predict(graph, predictor.predictor, X), graph.constant(np.float64(FLOOR)))
     power = graph.constant(np.float64(predictor.inverse_temperature))
     return graph.add("Softmax", graph.add("Mul", graph.add("Log", floored), power), axis=1)
+
+
+def _shifted(graph: Graph, predictor: Shifted, X: str) -> str:
+    odds = graph.constant(np.array([1.0, predictor.odds]))
+    weighted = graph.add("Mul", _predict(graph, predictor.predictor, X), odds)
+    return graph.add("Div", weighted, graph.total(weighted))
 
 
 def _blended(graph: Graph, predictor: Blended, X: str) -> str:
@@ -420,5 +427,6 @@ _CONVERTERS: dict[type, Callable[[Graph, Any, str], str]] = {
     FittedClassifier: _fitted_classifier,
     Networks: _networks,
     SklearnModels: _sklearn_models,
+    Shifted: _shifted,
     Tempered: _tempered,
 }

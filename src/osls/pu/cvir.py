@@ -10,12 +10,13 @@ neither memorises the target nor drifts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 import numpy as np
 import torch
-from scipy.special import expit, logsumexp, softmax
+from scipy.optimize import brentq
+from scipy.special import expit, logit, logsumexp, softmax
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -25,9 +26,14 @@ from osls.mixture.base import MixtureEstimator
 from osls.pu import losses
 from osls.pu.selection import unbiased_risk
 from osls.training.learners import FoldTask, Learner, NetworkLearner, continue_from, cross_fit_all
-from osls.training.predictors import Constant, Predictor
+from osls.training.predictors import Constant, Predictor, Shifted
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Trainer, seeded
+
+# P(novel) that averages so near to the novel share agrees with it; on ordinary data it is nearer.
+_AGREES = 0.05
+# Scores of trees can be 0 and 1, which no odds would change.
+_LEAST = 1e-3
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,8 @@ def refit(
 
     Each round keeps the rows with the lowest out-of-fold scores, trains known against kept with the target's
     proportions as class weights, and computes out-of-fold scores again. It stops early when less than half a
-    percent of the target rows enter or leave the kept set.
+    percent of the target rows enter or leave the kept set. If P(novel) does not average to the novel share in
+    the end, its odds are shifted (:func:`agreeing`).
 
     With ``start``, models that were cross-fitted on the folds ``fold``, the networks of each round go on from
     those of the last. The folds stay the same, so no network has seen a row of its fold in any round.
@@ -126,7 +133,39 @@ def refit(
         history.append({"step": "cvir", "round": round_, "kept": int(kept.sum()), "changed": changed})
         if changed < 0.005:
             break
-    return Discriminator(scores, models.predictor, novel_share, models.scores[:n, 1])
+    return agreeing(Discriminator(scores, models.predictor, novel_share, models.scores[:n, 1]))
+
+
+def agreeing(found: Discriminator) -> Discriminator:
+    """Shift the odds of "known" so that P(novel) averages to the novel share, if it is far from it.
+
+    With a dozen source rows a class, rows that no model was trained on look newer than they are, and many
+    more would be called novel than the share says. With more rows the two agree by themselves, and nothing is
+    done.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.pu.cvir import Discriminator, agreeing
+    >>> from osls.training.predictors import Constant
+    >>> found = agreeing(Discriminator(np.full(9, 0.5), Constant((0.5, 0.5)), 0.2, np.full(4, 0.8)))
+    >>> [round(float(v), 4) for v in (found.target_scores[0], found.predictor.odds, found.held_out_scores[0])]
+    [0.8, 4.0, 0.9412]
+    """
+    known = 1 - found.novel_share
+    if abs(float(found.target_scores.mean()) - known) <= _AGREES or not _LEAST < known < 1 - _LEAST:
+        return found
+
+    def shifted(scores: Floats, log_odds: float) -> Floats:
+        return np.asarray(expit(logit(np.clip(scores, _LEAST, 1 - _LEAST)) + log_odds))
+
+    log_odds = float(brentq(lambda b: shifted(found.target_scores, b).mean() - known, -20.0, 20.0))
+    return replace(
+        found,
+        target_scores=shifted(found.target_scores, log_odds),
+        held_out_scores=shifted(found.held_out_scores, log_odds),
+        predictor=Shifted(found.predictor, float(np.exp(log_odds))),
+    )
 
 
 def alternate(

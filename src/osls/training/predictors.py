@@ -333,3 +333,16 @@ class Tempered:
 
     def predict_proba(self, X: AnyArray) -> Floats:
         return scale(self.predictor.predict_proba(X), self.inverse_temperature)
+
+
+@saveable
+@dataclass(frozen=True)
+class Shifted:
+    """A classifier of two classes whose odds of the second are multiplied."""
+
+    predictor: Predictor
+    odds: float
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        weighted = self.predictor.predict_proba(X) * [1.0, self.odds]
+        return np.asarray(weighted / weighted.sum(axis=1, keepdims=True))
