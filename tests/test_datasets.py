@@ -1042,3 +1042,5 @@ class TestEncodedSets:
         assert len(stored) == 1
         np.testing.assert_array_equal(load_dataset("breakhis400x-effnet").load().X, first.X)
         assert {path: path.stat().st_mtime_ns for path in cache_folder().rglob("*.npy")} == stored
+        options = {"stages": 3, "mirror": True}
+        assert load_dataset("breakhis400x-effnet").load(**options).X.shape == (8, 192 + 320 + 1280)

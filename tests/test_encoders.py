@@ -256,10 +256,50 @@ class TestImage:
     def test_no_images(self, efficientnet):
         assert efficientnet([]).shape == (0, 1280)
 
-    @pytest.mark.parametrize("wrong", [{"size": 4}, {"batch_size": 0}])
+    @pytest.mark.parametrize("wrong", [{"size": 4}, {"batch_size": 0}, {"stages": 0}, {"stages": 9}])
     def test_parameters(self, wrong):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             image_encoder(**wrong)
+
+    def test_pixels_are_scaled_as_in_training(self, efficientnet):
+        """EfficientNet-Lite was trained on (pixel - 127) / 128, in every colour."""
+        grey = efficientnet._encode._batch(np.full((1, 64, 64, 3), 127, np.uint8))
+        white = efficientnet._encode._batch(np.full((1, 64, 64, 3), 255, np.uint8))
+        np.testing.assert_allclose(grey, 0, atol=1e-6)
+        np.testing.assert_allclose(white, 1, atol=1e-6)
+
+    def test_stages_stand_before_the_last(self, efficientnet, pictures):
+        encode = image_encoder("efficientnet", stages=5, device="cpu")
+        assert encode.dim == 80 + 112 + 192 + 320 + 1280
+        features = encode(pictures)
+        np.testing.assert_allclose(features[:, -1280:], efficientnet(pictures), atol=1e-5)
+        network, _, _ = encode._encode._loaded
+        with torch.inference_mode():
+            x = encode._encode._batch(pictures)
+            x = network._swish(network._bn0(network._conv_stem(x)))
+            for block in network._blocks:
+                x = block(x)
+        np.testing.assert_allclose(features[:, -1600:-1280], x.mean(dim=(2, 3)), atol=1e-5)
+        # Nothing is left of the batch before.
+        np.testing.assert_allclose(encode(pictures[:1]), features[:1], atol=1e-4)
+
+    def test_mirror_images_are_the_same(self, efficientnet, pictures):
+        encode = image_encoder("efficientnet", mirror=True, device="cpu")
+        mirrored = pictures[:, :, ::-1]
+        np.testing.assert_allclose(encode(pictures), encode(mirrored), atol=1e-4)
+        wanted = (efficientnet(pictures) + efficientnet(mirrored)) / 2
+        np.testing.assert_allclose(encode(pictures), wanted, atol=1e-4)
+
+    def test_identity_depends_on_settings(self):
+        identities = {
+            image_encoder("efficientnet", **settings).identity
+            for settings in ({}, {"stages": 2}, {"mirror": True}, {"size": 96}, {"batch_size": 3})
+        }
+        assert len(identities) == 4
+
+    def test_only_efficientnet_has_stages(self, tmp_path):
+        with pytest.raises(ValueError, match="stages=2"):
+            image_encoder(tmp_path, stages=2)
 
     def test_callable(self, pictures):
         encode = image_encoder(lambda images: images.mean(axis=(1, 2)))

@@ -72,13 +72,20 @@ class Dataset:
 
 
 def _encoded_images(
-    load: Callable[..., Labelled], *, encoder: Any = "efficientnet", size: int = 64, download: bool = False
+    load: Callable[..., Labelled],
+    *,
+    encoder: Any = "efficientnet",
+    size: int = 64,
+    stages: int = 1,
+    mirror: bool = False,
+    download: bool = False,
 ) -> Labelled:
     """Load a data set of images as the features of an image encoder (EfficientNet-Lite0: 1280)."""
     # Files are read at the size that the encoder wants; arrays have a size of their own.
     at_size = {"size": size} if "size" in signature(load).parameters else {}
     images = load(download=download, **at_size)
-    X = encoders.cached(encoders.image_encoder(encoder, size=size), np.asarray(images.X))
+    encode = encoders.image_encoder(encoder, size=size, stages=stages, mirror=mirror)
+    X = encoders.cached(encode, np.asarray(images.X))
     return Labelled(X, images.y, images.class_names)
 
 
