@@ -23,9 +23,18 @@ from conftest import blobs
 from osls.mixture import BBE
 from osls.pu import PUClassifier, losses, pu_auc, unbiased_risk
 from osls.pu.classifier import correct_domain_score
-from osls.pu.cvir import PUProblem, _Alternation, _Converged, _possible_best, _Validated
+from osls.pu.cvir import (
+    Discriminator,
+    PUProblem,
+    _Alternation,
+    _Converged,
+    _possible_best,
+    _Validated,
+    agreeing,
+)
 from osls.pu.objectives import NETWORK_OBJECTIVES, train_objective
 from osls.training.learners import NetworkLearner
+from osls.training.predictors import Constant
 from osls.training.trainer import Schedule
 
 LOG2 = np.log(2)
@@ -451,6 +460,12 @@ def test_scikit_learn_contract(estimator, check):
     if estimator.objective != "cvir" and check.func.__name__ == "check_methods_sample_order_invariance":
         pytest.skip("single precision: the next test has its tolerance")
     check(estimator)
+
+
+def test_a_share_that_source_rows_contradict_shifts_nothing():
+    # P(novel) averages to .5, the share says .2; but of held-out source rows only 1 % would be called novel.
+    found = Discriminator(np.full(9, 0.5), Constant((0.5, 0.5)), 0.2, np.full(4, 0.99))
+    assert agreeing(found, np.ones(4)) is found
 
 
 def test_the_order_of_rows_matters_only_for_rounding():

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from scipy.stats import beta
 
-from osls._core.arrays import Bools
+from osls._core.arrays import Bools, Floats
 from osls._core.copies import SharedRows
 from osls._core.saving import saveable
 from osls.shift.scores import HeldOutScores
@@ -42,7 +42,7 @@ WRONG = 0.03
 _SURELY = 0.01
 _AS_FREQUENT = 0.35
 _OFTEN_WRONG = 0.4
-# Part of the source rows of the median class that is called novel: a new class takes from a few classes only.
+# Part of the source rows of most classes that is called novel: a new class takes from a few classes only.
 REJECTED = 0.25
 
 
@@ -92,9 +92,24 @@ def likely_cause(
         return Cause("wrong labels")
     if novel_share == 0:
         return Cause("label shift only")
-    if np.median(scores.by_class(source_called_novel)) > REJECTED:
+    if in_most(scores.by_class(source_called_novel)) > REJECTED:
         return Cause("changed looks")
     return Cause("novel class")
+
+
+def in_most(by_class: Floats) -> float:
+    """The share that most classes reach: the lower of the two in the middle, if their number is even.
+
+    Of two classes one may be absent from the target, and looks newer than anything there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.inference.cause import in_most
+    >>> in_most(np.array([0.0, 0.9])), in_most(np.array([0.2, 0.9, 0.4]))
+    (0.0, 0.4)
+    """
+    return float(np.quantile(by_class, 0.5, method="lower"))
 
 
 def leaks(shared: SharedRows) -> bool:

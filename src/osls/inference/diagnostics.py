@@ -18,7 +18,16 @@ from sklearn.isotonic import IsotonicRegression
 from osls._core.arrays import Bools, Floats, effective_size
 from osls._core.copies import SharedRows
 from osls._core.saving import saveable
-from osls.inference.cause import COPIED, REJECTED, WRONG, Cause, leaks, likely_cause, wrong_labels
+from osls.inference.cause import (
+    COPIED,
+    REJECTED,
+    WRONG,
+    Cause,
+    in_most,
+    leaks,
+    likely_cause,
+    wrong_labels,
+)
 from osls.inference.separation import groups_of, pairwise_area
 from osls.mixture import BBE, DEDPUL
 from osls.shift.scores import HeldOutScores
@@ -217,7 +226,7 @@ def _accepted(
     """
     confused = _confused(scores, known_mix)
     error = float(np.average(confused, weights=scores.weights(known_mix)))
-    typical, most = float(np.median(rejected)), REJECTED + _PER_ERROR * error
+    typical, most = in_most(rejected), REJECTED + _PER_ERROR * error
     changed = (
         f"{typical:.0%} of the source rows of a typical class would be called novel: the known classes do "
         "not look in the target as they did in the source; what is called new may be changed known rows."

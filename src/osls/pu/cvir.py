@@ -30,7 +30,7 @@ from osls.training.predictors import Constant, Predictor, Shifted
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Trainer, seeded
 
-# P(novel) that averages so near to the novel share agrees with it; on ordinary data it is nearer.
+# P(novel) that averages to no more above the novel share agrees with it; on ordinary data it is nearer.
 _AGREES = 0.05
 # Scores of trees can be 0 and 1, which no odds would change.
 _LEAST = 1e-3
@@ -109,8 +109,8 @@ def refit(
 
     Each round keeps the rows with the lowest out-of-fold scores, trains known against kept with the target's
     proportions as class weights, and computes out-of-fold scores again. It stops early when less than half a
-    percent of the target rows enter or leave the kept set. If P(novel) does not average to the novel share in
-    the end, its odds are shifted (:func:`agreeing`).
+    percent of the target rows enter or leave the kept set. If known rows are called novel in the end, the
+    odds are shifted (:func:`agreeing`).
 
     With ``start``, models that were cross-fitted on the folds ``fold``, the networks of each round go on from
     those of the last. The folds stay the same, so no network has seen a row of its fold in any round.
@@ -133,27 +133,32 @@ def refit(
         history.append({"step": "cvir", "round": round_, "kept": int(kept.sum()), "changed": changed})
         if changed < 0.005:
             break
-    return agreeing(Discriminator(scores, models.predictor, novel_share, models.scores[:n, 1]))
+    found = Discriminator(scores, models.predictor, novel_share, models.scores[:n, 1])
+    return agreeing(found, problem.source_weight)
 
 
-def agreeing(found: Discriminator) -> Discriminator:
-    """Shift the odds of "known" so that P(novel) averages to the novel share, if it is far from it.
+def agreeing(found: Discriminator, source_weight: Floats) -> Discriminator:
+    """Shift the odds of "known" so that P(novel) averages to the novel share, if known rows are called novel.
 
     With a dozen source rows a class, rows that no model was trained on look newer than they are, and many
-    more would be called novel than the share says. With more rows the two agree by themselves, and nothing is
-    done.
+    more would be called novel than the share says. Held-out source rows show it: they are called novel too.
+    If these account for half of what P(novel) is too large by, the odds are shifted. If they do not, it may
+    be the share that is wrong, and nothing is done. With more rows the two agree by themselves.
 
     Examples
     --------
     >>> import numpy as np
     >>> from osls.pu.cvir import Discriminator, agreeing
     >>> from osls.training.predictors import Constant
-    >>> found = agreeing(Discriminator(np.full(9, 0.5), Constant((0.5, 0.5)), 0.2, np.full(4, 0.8)))
+    >>> doubted = Discriminator(np.full(9, 0.5), Constant((0.5, 0.5)), 0.2, np.full(4, 0.6))
+    >>> found = agreeing(doubted, np.ones(4))
     >>> [round(float(v), 4) for v in (found.target_scores[0], found.predictor.odds, found.held_out_scores[0])]
-    [0.8, 4.0, 0.9412]
+    [0.8, 4.0, 0.8571]
     """
     known = 1 - found.novel_share
-    if abs(float(found.target_scores.mean()) - known) <= _AGREES or not _LEAST < known < 1 - _LEAST:
+    excess = known - float(found.target_scores.mean())
+    explained = known * float(np.average(1 - found.held_out_scores, weights=source_weight))
+    if excess <= _AGREES or explained < excess / 2 or not _LEAST < known < 1 - _LEAST:
         return found
 
     def shifted(scores: Floats, log_odds: float) -> Floats:
