@@ -66,6 +66,8 @@ def find_groups(answer: Answer, *, seed: int = 0) -> tuple[Group, ...]:
 _EXCERPT = 260
 _LONGEST_TEXT = 1500
 _MAX_COLUMNS = 8
+# Characters of the headings that stand beside each other on the page, and what lies between two of them.
+_WIDTH, _BETWEEN = 66, 2
 _FEWEST_COLUMNS = 4
 
 
@@ -108,7 +110,9 @@ def example_columns(answer: Answer, telling: Sequence[str] = ()) -> list[str]:
     chosen = list(dict.fromkeys(c for c in telling if c in columns))
     if len(chosen) < _FEWEST_COLUMNS:
         chosen = list(dict.fromkeys([*chosen, *columns]))
-    return chosen[:_MAX_COLUMNS]
+    # As many as stand beside each other on the page.
+    ends = np.cumsum([len(shown(name)) + _BETWEEN for name in chosen])
+    return chosen[: max(1, min(_MAX_COLUMNS, int(np.searchsorted(ends, _WIDTH, side="right"))))]
 
 
 def examples(answer: Answer, rows: Ints, columns: Sequence[str] = ()) -> list[Example]:
