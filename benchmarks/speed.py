@@ -269,12 +269,15 @@ def memory() -> list[dict[str, Any]]:
 
 def cluster() -> list[dict[str, Any]]:
     """One fit over two Dask workers of one core each, beside one worker: wall time."""
+    import torch
     from distributed import Client, LocalCluster
     from joblib import parallel_config
 
     from osls import PULSE
     from osls.app.bench.draws import draw_problem
 
+    # A single worker is not used: the fit then runs in this process, which has to have one core as well.
+    torch.set_num_threads(1)
     data = draw_problem({"name": "covtype", "rows": 30_000}, draw=0).training_data()
     took: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(3):
