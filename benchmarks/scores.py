@@ -40,15 +40,13 @@ class Case:
     kind: str = "clean"
     rows: int | None = None
     model: str = "auto"
-    strength: float | None = None
 
     @property
     def name(self) -> str:
         extra = ("" if self.rows is None else f"-{self.rows}") + (
             "" if self.model == "auto" else f"-{self.model}"
         )
-        kind = self.kind if self.strength is None else f"{self.kind}-{self.strength:g}"
-        return f"{self.data}{extra}-{kind}-{self.draw}"
+        return f"{self.data}{extra}-{self.kind}-{self.draw}"
 
 
 class ScoresOnly(PULSE):
@@ -175,7 +173,7 @@ def make_problem(case: Case) -> OSLSProblem:
         if case.kind == "none":
             config["novel"] = 0
         problem = _as_table(draw_problem(config, draw=case.draw))
-    return changed(problem, case.kind, case.draw, case.strength)
+    return changed(problem, case.kind, case.draw)
 
 
 def changed(problem: OSLSProblem, kind: str, seed: int, strength: float | None = None) -> OSLSProblem:

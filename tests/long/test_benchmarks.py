@@ -18,7 +18,7 @@ _OPTIONS = {
     "novelty": "--data gaussian --draws 1 --power-draws 1 --power-rows 90 --jobs 1 --cache . --out .",
     "problems": "--problems 2 --final 0 --first 1 --cache .",
     "purity": "--data digits --draws 1 --out .",
-    "prediction_sets": "--data digits --draws 1 --rows 900 --out out.json",
+    "prediction_sets": "--data gaussian --draws 1 --out out.json",
     "theorem1_rate": "--draws 1 --out .",
     "violations": "--data gaussian --draws 1 --model trees --cache . --out out.json",
 }
