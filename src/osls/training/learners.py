@@ -23,6 +23,7 @@ import torch
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils import resample
@@ -30,7 +31,7 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from osls._core.arrays import AnyArray, Floats, Ints
+from osls._core.arrays import AnyArray, Bools, Floats, Ints
 from osls._core.parts import Part, run_parts, worker_count
 from osls._core.progress import Advance, no_progress
 from osls._core.saving import kept_as, saveable
@@ -48,6 +49,9 @@ from osls.training.sampling import EpochSampler
 from osls.training.trainer import Plateau, Schedule, Trainer, as_tensor, scoring_chunk, seeded
 
 NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
+# Models that are means of independent parts; and into how many a forest is divided that scores several times.
+_FORESTS = (ExtraTreesClassifier, RandomForestClassifier)
+_FOREST_REPEATS = 4
 
 
 @saveable
@@ -65,8 +69,9 @@ class FoldTask:
 
     ``start`` are models of the same learner and the same folds, which saw no row of their fold either: a
     network goes on from their weights and needs fewer steps. ``ranked`` says that the scores are only
-    ranked, or averaged over many rows, so that a smaller forest will do. With ``keep=False`` only the scores
-    are wanted, and a model is forgotten when it has scored its fold.
+    ranked, or averaged over many rows, so that a smaller forest will do. ``part`` says that this is a part of
+    the work: the scores are averaged with those of other folds, and a part of a forest will do. With
+    ``keep=False`` only the scores are wanted, and a model is forgotten when it has scored its fold.
     """
 
     y: Ints
@@ -76,6 +81,7 @@ class FoldTask:
     seed: int
     start: Predictor | None = None
     ranked: bool = False
+    part: float = 1.0
     keep: bool = True
 
     @property
@@ -91,6 +97,9 @@ class Learner(ABC):
     """
 
     advance: Advance = staticmethod(no_progress)
+    # How often it is worth cross-fitting the joint model, each time with other folds: the mean of the scores
+    # ranks better than those of one division into folds.
+    repeats: int = 1
 
     @abstractmethod
     def parts(self, task: FoldTask) -> list[Part]:
@@ -195,7 +204,8 @@ class NetworkLearner(Learner):
         def part(folds: list[int]) -> Part:
             own = networks.some(folds) if isinstance(networks, StackedMLP) and len(stacks) > 1 else networks
             options = (folds, own, schedule, ends, watch, task.seed)
-            return Part(train_stack, (*arrays, *options), self.advance, len(folds) / task.n_folds)
+            progress = task.part * len(folds) / task.n_folds
+            return Part(train_stack, (*arrays, *options), self.advance, progress)
 
         return [part(folds) for folds in stacks]
 
@@ -328,29 +338,31 @@ class SklearnLearner(Learner):
         self.X = X if self.encoder is None else self.encoder(X)
         self.estimator = estimator
         self.light = estimator if light is None else light
+        # A forest can be divided among the repeats, which then cost nothing.
+        self.repeats = _FOREST_REPEATS if isinstance(self.light, _FORESTS) else 1
         # Whether max_iter is meant to stop the estimator early, so that its warning is suppressed.
         self.early_stop = early_stop
         self.advance = advance
 
     def parts(self, task: FoldTask) -> list[Part]:
         estimator = self.light if task.ranked else self.estimator
+        if task.part < 1 and isinstance(estimator, _FORESTS):
+            size = max(1, round(task.part * estimator.n_estimators))
+            estimator = clone(estimator).set_params(n_estimators=size)
         options = (estimator, self.early_stop, task.keep, task.n_classes, task.seed)
         arrays = (self.X, task.y, task.weight, task.fold)
         return [
-            Part(_fit_fold, (*arrays, *options, f), self.advance, 1 / task.n_folds)
+            Part(_fit_fold, (*arrays, *options, f), self.advance, task.part / task.n_folds)
             for f in range(task.n_folds)
         ]
 
     def assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
         models = [model for model, _ in results if model is not None]
-        scores = np.zeros((len(task.fold), task.n_classes))
+        scores, free = np.zeros((len(task.fold), task.n_classes)), task.fold < 0
         for f, (_, part) in enumerate(results):
-            scores[task.fold == f] = part
-        all_models = SklearnModels(models, task.n_classes, self.encoder)
-        free = task.fold < 0
-        if free.any():
-            scores[free] = all_models.of_encoded(self.X[free])
-        return FoldModels(scores, all_models)
+            scores[_scored(task.fold, f)] += part
+        scores[free] /= task.n_folds
+        return FoldModels(scores, SklearnModels(models, task.n_classes, self.encoder))
 
 
 def _fit_fold(
@@ -366,15 +378,20 @@ def _fit_fold(
     f: int,
     advance: Advance,
 ) -> tuple[Any, Floats]:
-    """Fit the model of fold f; return it, unless it can be forgotten, and its scores of the fold."""
+    """Fit the model of fold f; return it, unless it can be forgotten, and the scores that it gives."""
     rows = np.flatnonzero((fold != f) & (weight > 0))
     with warnings.catch_warnings():
         if early_stop:
             warnings.simplefilter("ignore", ConvergenceWarning)
         model = _fit_rows(X, y, weight, rows, estimator, seed + f)
-    scores = SklearnModels([model], n_classes).of_encoded(X[fold == f])
+    scores = SklearnModels([model], n_classes).of_encoded(X[_scored(fold, f)])
     advance()
     return model if keep else None, scores
+
+
+def _scored(fold: Ints, f: int) -> Bools:
+    """Which rows the model of fold f scores: those of its fold, and those that belong to none."""
+    return np.asarray((fold == f) | (fold < 0))
 
 
 def _fit_rows(X: AnyArray, y: Ints, weight: Floats, rows: Ints, estimator: ClassifierMixin, seed: int) -> Any:
@@ -416,9 +433,10 @@ class Blend(Learner):
     The loss on the held-out labels of the task (never the target's classes) decides.
     """
 
-    def __init__(self, first: Learner, second: Learner):
+    def __init__(self, first: Learner, second: Learner, repeats: int = 1):
         self.first = first
         self.second = second
+        self.repeats = repeats
 
     def parts(self, task: FoldTask) -> list[Part]:
         return [part for learner, own in self._used(task) for part in learner.parts(own)]
