@@ -26,6 +26,8 @@ from osls._core.validation import (
     check_folds,
     check_rows,
     check_target,
+    check_weight,
+    list_labels,
     stack_rows,
 )
 from osls.inference.diagnostics import Diagnostics, TrustWarning, Verdict
@@ -229,12 +231,13 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, X_target: Any, sample_weight: Any = None) -> Self:
         """Validate, adapt, publish; a subclass whose ``fit`` takes weights passes them on."""
         check_parameters(self)
+        columns = getattr(X, "columns", None)
         X, y = check_rows(self, X, y, reset=True)
         X, y, weight = apply_weight(X, y, sample_weight)
         known, encoded = np.unique(y, return_inverse=True)
         classes = append_novel_label(known, self.novel_label)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        target = None if X_target is None else check_target(self, X_target, X)
+        target = None if X_target is None else check_target(self, X_target, X, columns)
         if target is None:
             warnings.warn(
                 "X_target was not given: nothing to adapt to, so the source mix is kept and no row is "
@@ -364,11 +367,17 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """(k+1)-way accuracy; every label in y that is not a known class counts as novel."""
-        predicted = self.predict(X)
-        y = np.asarray(y)
-        known = np.isin(y, self.classes_[:-1])
-        hit = np.where(known, predicted == y, predicted == self.classes_[-1])
-        return float(np.average(hit, weights=sample_weight))
+        best = self.predict_proba(X).argmax(axis=1)
+        labels = list_labels(y)
+        if len(labels) != len(best):
+            raise ValueError(f"y has {len(labels)} labels for the {len(best)} rows of X.")
+        known = {name: j for j, name in enumerate(self.classes_[:-1].tolist())}
+        _refuse_other_types(labels, known)
+        truth = np.array([known.get(label, len(known)) for label in labels])
+        weight = None if sample_weight is None else check_weight(sample_weight, len(best))
+        if weight is not None and not weight.any():
+            raise ValueError("sample_weight is zero in every row; give some rows weight.")
+        return float(np.average(best == truth, weights=weight))
 
     def save(
         self,
@@ -387,3 +396,14 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = False
         return tags
+
+
+def _refuse_other_types(labels: Sequence[Any], known: Mapping[Any, int]) -> None:
+    """Raise if a class is written as another type, "1" for 1: its rows would all count as novel."""
+    spelled = {str(name): name for name in known}
+    other = next((label for label in labels if label not in known and str(label) in spelled), None)
+    if other is not None:
+        raise ValueError(
+            f"y has the label {other!r} where the model was fitted on {spelled[str(other)]!r}; "
+            "give the labels the type that they had in fit."
+        )
