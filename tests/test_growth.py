@@ -496,6 +496,14 @@ class TestCommands:
         assert f"None of the {count} rows of group 2 has a label" in done.output.replace("\n", " ")
         assert "group 1 has a label" not in done.output
 
+    def test_when_all_has_a_name_nothing_is_said_of_what_could_be_missed(self, run, tmp_path):
+        groups = pd.read_csv(run / "predictions.csv").dropna(subset="group")
+        groups.assign(label="x")[["row", "label"]].to_csv(tmp_path / "labels.csv", index=False)
+        done = invoke("absorb", run, tmp_path / "labels.csv", "--out", tmp_path / "out")
+        assert done.exit_code == 0, done.output
+        assert "All that was found to be new has a name now" in " ".join(done.output.split())
+        assert "could have been missed" not in done.output
+
     def test_absorb_knows_its_parent_and_changes_nothing_else(self, run, tmp_path):
         import jsonschema
 
