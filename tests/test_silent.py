@@ -30,6 +30,7 @@ from osls.baselines import KPU, OpenSetEM, SourceOnly
 from osls.datasets import simulate_osls
 from osls.inference import TrustWarning, diagnose
 from osls.inference.separation import inseparable_groups, pairwise_area, share_out
+from osls.metrics import accuracy, mix_error
 from osls.pu import PUClassifier
 from osls.shift.scores import HeldOutScores
 from osls.training.predictors import Encoder, Offsets, centre_and_scale
@@ -421,7 +422,7 @@ class TestLabels:
     @pytest.mark.parametrize(
         ("y", "message"),
         [
-            (lambda y: y.astype(str), "y has the label '.*' where the model was fitted on"),
+            (lambda y: y.astype(str), "y has the label '.*' where the other side has"),
             (lambda y: y[:1], "y has 1 labels for the"),
             (lambda y: None, "y must hold one label a row"),
         ],
@@ -464,6 +465,14 @@ class TestLabels:
     def test_the_novel_label_is_a_word_or_a_number(self, wine, label):
         with pytest.raises(ValueError, match="novel_label must be a word or a number"):
             PULSE(novel_label=label, **QUICK).fit(wine.X_source, wine.y_source, X_target=wine.X_target)
+
+    def test_labels_of_two_types_have_no_accuracy(self):
+        with pytest.raises(ValueError, match=r"y has the label '[01]' where the other side has"):
+            accuracy(["0", "1"], [0, 1], novel_label=-1)
+        truth = pd.Series(["a", None, "novel"], dtype="string")
+        assert accuracy(truth, ["a", "a", "novel"], novel_label="novel") == (pytest.approx(2 / 3), 0.5, 1.0)
+        with pytest.raises(ValueError, match=r"true_marginal.*got shapes \(2,\) and \(3,\)"):
+            mix_error([0.5, 0.5], [0.2, 0.3, 0.5])
 
     def test_huge_weights_are_weights(self, wine):
         weight = np.full(len(wine.y_source), 1e308)

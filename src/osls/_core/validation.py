@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -100,8 +100,7 @@ def _refuse_mixed(labels: AnyArray) -> None:
     for row, label in enumerate(labels.tolist()):
         if is_missing(label):
             raise ValueError(
-                f"row {row} has no label; leave such rows out, or give them as X_target, which needs no "
-                "labels."
+                f"row {row} has no label; leave such rows out, or pass them with the unlabelled ones."
             )
         first.setdefault(isinstance(label, str), label)
     if len(first) > 1:
@@ -134,6 +133,17 @@ def list_labels(y: Any) -> list[Any]:
     if labels.ndim != 1:
         raise ValueError(f"y must hold one label a row; its shape is {labels.shape}.")
     return [label.item() if isinstance(label, np.generic) else label for label in labels]
+
+
+def refuse_other_types(labels: Iterable[Any], known: Iterable[Any]) -> None:
+    """Raise if a class is written as another type, "1" for 1: no row of it would ever be right."""
+    spelled = {str(name): name for name in known if not is_missing(name)}
+    written = {label: str(label) for label in labels if not is_missing(label)}
+    other = next((label for label, text in written.items() if spelled.get(text, label) != label), None)
+    if other is not None:
+        raise ValueError(
+            f"y has the label {other!r} where the other side has {spelled[str(other)]!r}; give both one type."
+        )
 
 
 def apply_weight(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, AnyArray | None]:
