@@ -101,7 +101,9 @@ def _read_scores(path: str, column: str | None) -> Floats:
     scores = np.append(_headless(rows), parsed.values)
     if not np.isfinite(scores).all():
         row = int(np.argmin(np.isfinite(scores)))
-        raise InputError(f"{rows.name}: row {place.row(row)} has no finite score; give every row one.")
+        raise InputError(
+            f"{rows.name}: row {place.row(row)} has no score, or an infinite one; give each a number."
+        )
     if len(scores) < _MIN_SCORES:
         raise InputError(f"{rows.name}: there are {len(scores)} scores, at least {_MIN_SCORES} are needed.")
     return scores
