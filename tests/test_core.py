@@ -146,6 +146,7 @@ class TestParameters:
             ({"steps": "3"}, "steps must be at least 1 or None; got '3'."),
             ({"steps": True}, "steps must be at least 1 or None; got True."),
             ({"steps": float("nan")}, "steps must be at least 1 or None; got nan."),
+            ({"steps": 2.5}, "steps must be a whole number; got 2.5."),
         ],
     )
     def test_what_is_not_is_named(self, values, message):

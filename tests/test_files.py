@@ -21,6 +21,7 @@ from osls.app.files import InputError, open_rows, read_table
 from osls.app.files.opening import as_rows
 from osls.app.files.staging import check_destination, staged_file, staged_folder
 from osls.app.files.text_files import infer_types
+from osls.app.options import ReadOptions
 from osls.app.predict import write_predictions
 from osls.app.tables.pictures import read_picture
 
@@ -91,6 +92,22 @@ class TestDelimited:
         found = self.read(tmp_path, "code,n\n007,0.5\n010,0\n")
         assert found["code"].tolist() == ["007", "010"]
         assert found["n"].tolist() == [0.5, 0.0]
+
+    def test_a_missing_whole_number_takes_no_digits_from_the_others(self, tmp_path):
+        ids = [10**16 + 1, None, 10**16 + 3]
+        frame = pd.DataFrame({"id": pd.array(ids, dtype="Int64"), "x": [1, 2, 3]})
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        frame.to_parquet(tmp_path / "t.parquet")
+        frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+        for name in ("t.csv", "t.parquet", "t.jsonl"):
+            found = read_table(tmp_path / name)["id"]
+            assert [None if pd.isna(value) else int(value) for value in found] == ids
+            assert not found.astype(str).str.endswith(".0").any()
+
+    def test_a_leading_zero_is_no_thousand(self, tmp_path):
+        (tmp_path / "t.csv").write_text("a;b\n0.123;1.234,5\n0,5;2.000\n")
+        found = open_rows(tmp_path / "t.csv", ReadOptions(decimal=",")).read()
+        assert found.astype(float).to_dict("list") == {"a": [0.123, 0.5], "b": [1234.5, 2000.0]}
 
     def test_types_of_whole_columns(self, tmp_path):
         text = "i,f,b,d,m,s\n1,1.5,true,2024-03-01,NA,a\n2,,False,2024-03-02,,NA\n"

@@ -302,8 +302,9 @@ class TestSuggest:
         assert not set(grown.suggest(5).tolist()) & set(model.suggest(8).tolist())
 
     def test_none_is_an_error(self, model):
-        with pytest.raises(ValueError, match="n must be at least 1"):
-            model.suggest(0)
+        for n in (0, 2.5, "3"):
+            with pytest.raises(ValueError, match="n must be a whole number, at least 1"):
+                model.suggest(n)
 
 
 class TestAbsorb:
@@ -360,6 +361,10 @@ class TestAbsorb:
             ([0], [" A"], "' A' differs from the class 'a' by case or blanks only"),
             ([0, 1], ["Late", "late"], "differs from the class 'Late'"),
             ([], [], "no label to absorb"),
+            ([0, 1], ["x", None], "row 1 has no label"),
+            ([0, 1], ["x"], "2 rows but 1 labels"),
+            ([0.5], ["x"], "rows must be positions"),
+            ([True, False], ["x", "x"], "rows must be positions"),
         ],
     )
     def test_conflicts_end_in_one_sentence(self, model, rows, labels, message):
@@ -399,6 +404,23 @@ class TestAbsorb:
         rows = fitted.suggest(4)
         assert fitted.absorb_rows(rows, [7] * 4).classes_.tolist() == [0, 1, 2, 7, -1]
         assert fitted.absorb_rows(rows, ["seven"] * 4).classes_.tolist() == [0, 1, 2, "seven", -1]
+        # NumPy would make words of all of them, and of a known class a new one.
+        mixed = fitted.absorb(TARGET[rows], ["seven", 8, 0, 0])
+        assert mixed.classes_.tolist() == [0, 1, 2, 8, "seven", -1]
+
+    def test_sparse_rows(self):
+        source, target = csr_matrix(SOURCE), csr_matrix(TARGET)
+        fitted = cheap().fit(source, LABELS, X_target=target)
+        rows = fitted.suggest(8)
+        grown = fitted.absorb(target[rows], TRUTH[rows])
+        assert grown.classes_.tolist()[:3] == ["a", "b", "c"]
+        assert np.mean(grown.target_labels_ == TRUTH) > 0.9
+        again = pickle.loads(pickle.dumps(grown)).recall(source, LABELS, target)
+        assert again.suggest(3).tolist() == grown.suggest(3).tolist()
+
+    def test_what_a_grown_model_has_not_is_said(self, grown):
+        with pytest.raises(ValueError, match="this model has no prediction sets"):
+            grown.predict_set(TARGET)
 
 
 class TestSaving:
@@ -414,6 +436,8 @@ class TestSaving:
             loaded.recall(SOURCE, LABELS, TARGET[::-1])
         with pytest.raises(ValueError, match="not fitted on a class 'z'"):
             loaded.recall(SOURCE, ["z"] * len(SOURCE), TARGET)
+        with pytest.raises(ValueError, match="y has 177 labels for the 180 rows of X"):
+            loaded.recall(SOURCE, LABELS[:-3], TARGET)
         assert loaded.recall(SOURCE, LABELS, TARGET).suggest(3).tolist() == grown.suggest(3).tolist()
         assert not hasattr(pickle.loads(pickle.dumps(model)), "_rows")
 
@@ -471,6 +495,14 @@ class TestCommands:
         count = int((predictions["group"] == 2).sum())
         assert f"None of the {count} rows of group 2 has a label" in done.output.replace("\n", " ")
         assert "group 1 has a label" not in done.output
+
+    def test_when_all_has_a_name_nothing_is_said_of_what_could_be_missed(self, run, tmp_path):
+        groups = pd.read_csv(run / "predictions.csv").dropna(subset="group")
+        groups.assign(label="x")[["row", "label"]].to_csv(tmp_path / "labels.csv", index=False)
+        done = invoke("absorb", run, tmp_path / "labels.csv", "--out", tmp_path / "out")
+        assert done.exit_code == 0, done.output
+        assert "All that was found to be new has a name now" in " ".join(done.output.split())
+        assert "could have been missed" not in done.output
 
     def test_absorb_knows_its_parent_and_changes_nothing_else(self, run, tmp_path):
         import jsonschema
@@ -546,6 +578,32 @@ class TestCommands:
         again = invoke("review", run, "--out", tmp_path / "review.html")
         assert again.exit_code == 2
         assert "--overwrite" in again.output
+
+
+def test_a_run_on_hashed_words_can_be_reviewed_and_grown(tmp_path):
+    rng = np.random.default_rng(0)
+    words = {"pay": "refund invoice card charge", "login": "password reset account code"}
+    words["outage"] = "server down timeout error"
+
+    def table(counts):
+        kinds = np.repeat(list(counts), list(counts.values()))
+        texts = [" ".join(rng.choice((words[kind] + " please help today").split(), 8)) for kind in kinds]
+        return pd.DataFrame({"text": texts, "kind": kinds})
+
+    source, target = table({"pay": 60, "login": 60}), table({"pay": 40, "login": 40, "outage": 60})
+    source.to_csv(tmp_path / "source.csv", index=False)
+    target[["text"]].to_csv(tmp_path / "target.csv", index=False)
+    labels = pd.DataFrame({"row": np.arange(100, 110) + 1, "label": "outage"})
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    sides = ("--source", tmp_path / "source.csv", "--target", tmp_path / "target.csv", "--label", "kind")
+    done = invoke("adapt", *sides, "--text", "tfidf", "--fast", "--jobs", 1, "--out", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    done = invoke("review", tmp_path / "run", "--out", tmp_path / "review.html")
+    assert done.exit_code == 0, done.exception
+    done = invoke("absorb", tmp_path / "run", tmp_path / "labels.csv", "--out", tmp_path / "grown")
+    assert done.exit_code == 0, done.exception
+    mix = json.loads((tmp_path / "grown" / "mix.json").read_text())
+    assert "outage" in [each["name"] for each in mix["classes"]]
 
 
 def test_nothing_in_the_data_of_the_review_page_ends_its_element(run):

@@ -274,6 +274,7 @@ def test_a_state_that_cannot_be_is_refused(change, match):
         (np.zeros((0, 4)), "no rows"),
         (np.full((2, 4), np.nan), "probabilities"),
         (np.full((2, 4), 0.5), "probabilities"),
+        (np.array(["a", "b"]), "batch 'x' must hold probabilities, model.predict_proba"),
     ],
 )
 def test_what_is_no_batch_is_refused_and_not_counted(proba, match):

@@ -70,6 +70,10 @@ def test_a_second_table_does_not_replace_the_first(folder):
         ([], "mine.csv: which column holds the classes? Name it with --label."),
         (["--label", "kin"], "did you mean 'kind'"),
         (["--label", "kind", "--methods", "puls"], "did you mean"),
+        (
+            ["--label", "kind", "--novel", "2"],
+            "--novel: of a file of your own each class is held out in turn",
+        ),
         (["--label", "kind", "--methods", "no_such:Thing"], "no_such cannot be imported"),
         (["--label", "kind", "--methods", "no_such.py:Thing"], "cannot be imported"),
         (["--label", "kind", "--methods", "osls.metrics:accuracy"], "no subclass of"),

@@ -50,6 +50,19 @@ def test_a_fit_that_fails_leaves_the_earlier_one_as_it_was(problem):
     np.testing.assert_array_equal(model.predict_proba(problem.X_test), answers)
 
 
+@pytest.mark.parametrize("wrong", ["X", "y", "X_target"])
+def test_a_fit_on_wrong_rows_leaves_the_columns_of_the_earlier_one(problem, wrong):
+    data = problem.training_data()
+    model = clone(ADAPTERS["source-only"]).fit(**data)
+    before, answers = learned(model), model.predict_proba(problem.X_test)
+    other = {name: value[:, :3] if value.ndim == 2 else value for name, value in data.items()}
+    other[wrong] = data[wrong][:5] if wrong == "y" else other[wrong] * np.nan
+    with pytest.raises(ValueError, match=wrong):
+        model.fit(**other)
+    assert learned(model) == before
+    np.testing.assert_array_equal(model.predict_proba(problem.X_test), answers)
+
+
 def test_history_is_that_of_the_last_fit(problem):
     model = clone(ADAPTERS["pulse-trees"])
     first = model.fit(**problem.training_data()).history_

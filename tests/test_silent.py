@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from joblib import parallel_config
@@ -29,6 +30,7 @@ from osls.baselines import KPU, OpenSetEM, SourceOnly
 from osls.datasets import simulate_osls
 from osls.inference import TrustWarning, diagnose
 from osls.inference.separation import inseparable_groups, pairwise_area, share_out
+from osls.metrics import accuracy, mix_error
 from osls.pu import PUClassifier
 from osls.shift.scores import HeldOutScores
 from osls.training.predictors import Encoder, Offsets, centre_and_scale
@@ -356,10 +358,127 @@ class TestColumns:
         with pytest.raises(ValueError, match="X_target has the column 'extra', which X does not have"):
             self.fitted(frames, target.assign(extra=1.0))
 
+    def test_another_order_of_numbered_columns_too(self, frames):
+        source, y, target, names = frames
+        numbered = [frame.set_axis(range(len(names)), axis=1) for frame in (source, target)]
+        with pytest.raises(ValueError, match="another order: column 0 is 12 where X has 0"):
+            self.fitted((numbered[0], y), numbered[1][list(range(len(names)))[::-1]])
+
+    def test_a_column_of_dates_is_named(self, frames):
+        _, _, target, names = frames
+        dates = target.assign(**{names[2]: pd.Timestamp("2024-05-01")})
+        with pytest.raises(ValueError, match=f"X_target: the column '{names[2]}' holds dates"):
+            self.fitted(frames, dates)
+
+    def test_what_is_masked_is_missing(self, frames):
+        target = frames[2]
+        hidden = target.to_numpy() > 1000
+        filled = target.mask(hidden)
+        masked = np.ma.masked_array(target.to_numpy(), hidden)
+        np.testing.assert_array_equal(
+            self.fitted(frames, masked).target_proba_, self.fitted(frames, filled).target_proba_
+        )
+
+    def test_tensors_of_half_precision_and_lazy_frames(self, frames):
+        target = frames[2]
+        half = torch.tensor(target.to_numpy()).bfloat16()
+        expected = self.fitted(frames, half.float().numpy())
+        np.testing.assert_array_equal(self.fitted(frames, half).target_proba_, expected.target_proba_)
+        with pytest.raises(ValueError, match=r"X_target: a lazy frame holds no rows yet; pass X\.collect"):
+            self.fitted(frames, pl.from_pandas(target).lazy())
+        with pytest.raises(ValueError, match="X_target: a sparse tensor is not read; pass a CSR"):
+            self.fitted(frames, half.float().to_sparse())
+
     def test_the_same_columns_pass_also_as_an_array(self, frames):
         target = frames[2]
         named, plain = self.fitted(frames, target), self.fitted(frames, target.to_numpy())
         np.testing.assert_array_equal(named.target_proba_, plain.target_proba_)
+
+
+@pytest.fixture(scope="module")
+def model(wine):
+    return fit(wine, **QUICK)
+
+
+class TestLabels:
+    """Labels in any container, and what is wrong with them said of y."""
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda y: y[:, None],
+            lambda y: pd.DataFrame({"kind": y}),
+            lambda y: y.astype(object),
+            lambda y: [int(v) if v >= 0 else "something new" for v in y],
+            lambda y: pd.Series(y, dtype="Int64").mask(y < 0),
+            lambda y: torch.tensor(y),
+        ],
+        ids=["column", "frame", "objects", "new names", "missing is not known", "tensor"],
+    )
+    def test_the_score_does_not_know_the_container(self, wine, model, change):
+        expected = np.mean(model.predict(wine.X_test) == wine.y_test)
+        assert model.score(wine.X_test, change(wine.y_test)) == pytest.approx(expected, abs=1e-12)
+
+    @pytest.mark.parametrize(
+        ("y", "message"),
+        [
+            (lambda y: y.astype(str), "y has the label '.*' where the other side has"),
+            (lambda y: y[:1], "y has 1 labels for the"),
+            (lambda y: None, "y must hold one label a row"),
+        ],
+        ids=["strings", "one", "none"],
+    )
+    def test_the_score_of_other_labels_is_an_error(self, wine, model, y, message):
+        with pytest.raises(ValueError, match=message):
+            model.score(wine.X_test, y(wine.y_test))
+
+    def test_weights_of_the_score_are_checked(self, wine, model):
+        n = len(wine.y_test)
+        assert model.score(wine.X_test, wine.y_test, np.ones((n, 1))) == model.score(wine.X_test, wine.y_test)
+        for weight, message in ((np.zeros(n), "zero in every row"), (np.full(n, -1.0), "not negative")):
+            with pytest.raises(ValueError, match=f"sample_weight.*{message}"):
+                model.score(wine.X_test, wine.y_test, weight)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda y: pd.Series(["a", None] * len(y), dtype="string")[: len(y)], "y: row 1 has no label"),
+            (lambda y: np.array(["a", np.nan] * len(y), dtype=object)[: len(y)], "y: row 1 has no label"),
+            (lambda y: ["a", 1] * (len(y) // 2), "y: 'a' is a word and 1 is not; write all labels alike"),
+            (lambda y: pd.to_datetime(["2024-01-01", "2024-01-02"])[y % 2], "the labels are dates"),
+            (lambda y: y[:-1], "X and y have inconsistent numbers of samples"),
+            (lambda y: np.eye(2)[y % 2], "^y should be a 1d array"),
+        ],
+        ids=["missing strings", "missing objects", "mixed", "dates", "short", "one-hot"],
+    )
+    def test_what_is_wrong_with_y_is_said_of_y(self, wine, change, message):
+        with pytest.raises(ValueError, match=message):
+            PULSE(**QUICK).fit(wine.X_source, change(wine.y_source), X_target=wine.X_target)
+
+    def test_numbers_that_are_objects_are_numbers(self, wine, model):
+        again = PULSE(random_state=0, **QUICK)
+        again.fit(wine.X_source, wine.y_source.astype(object), X_target=wine.X_target)
+        assert again.classes_.tolist() == model.classes_.tolist()
+        np.testing.assert_array_equal(again.target_labels_, model.target_labels_)
+
+    @pytest.mark.parametrize("label", [np.nan, ("new",), [1]], ids=["nan", "tuple", "list"])
+    def test_the_novel_label_is_a_word_or_a_number(self, wine, label):
+        with pytest.raises(ValueError, match="novel_label must be a word or a number"):
+            PULSE(novel_label=label, **QUICK).fit(wine.X_source, wine.y_source, X_target=wine.X_target)
+
+    def test_labels_of_two_types_have_no_accuracy(self):
+        with pytest.raises(ValueError, match=r"y has the label '[01]' where the other side has"):
+            accuracy(["0", "1"], [0, 1], novel_label=-1)
+        truth = pd.Series(["a", None, "novel"], dtype="string")
+        assert accuracy(truth, ["a", "a", "novel"], novel_label="novel") == (pytest.approx(2 / 3), 0.5, 1.0)
+        with pytest.raises(ValueError, match=r"true_marginal.*got shapes \(2,\) and \(3,\)"):
+            mix_error([0.5, 0.5], [0.2, 0.3, 0.5])
+
+    def test_huge_weights_are_weights(self, wine):
+        weight = np.full(len(wine.y_source), 1e308)
+        data = {"X_target": wine.X_target, "sample_weight": weight}
+        again = PULSE(random_state=0, **QUICK).fit(wine.X_source, wine.y_source, **data)
+        np.testing.assert_allclose(again.target_marginal_, fit(wine, **QUICK).target_marginal_, atol=1e-9)
 
 
 class TestUnits:

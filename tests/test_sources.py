@@ -381,4 +381,10 @@ def test_scores_that_cannot_be_used(scores):
     assert "--ignore" not in wrong  # which is no option of this command
     (scores / "gap.csv").write_text("s,t\n" + "1,1\n" * 11 + ",1\n")
     assert "no score" in refuse("share", scores / "gap.csv", scores / "new.csv", "--column", "s")
+    (scores / "far.csv").write_text("s\n" + "1\n" * 11 + "inf\n")
+    assert "row 12 has no score, or an infinite one" in refuse(
+        "share", scores / "far.csv", scores / "new.csv"
+    )
+    (scores / "comma.csv").write_text("s\n" + '"1,234"\n' * 12)
+    assert "may mean 1234 or 1.234" in refuse("share", scores / "comma.csv", scores / "new.csv")
     assert "level must lie" in refuse("share", scores / "known.csv", scores / "new.csv", "--level", 2)

@@ -41,6 +41,8 @@ class TestColumns:
             ([True, False, True], [1, 0, 1]),
             (pd.array([1, None, 3], dtype="Int64"), [1, 2, 3]),
             (["1", "?", "3"], [1, 2, 3]),
+            (["12%", "2,5 %", "-3%"], [0.12, 0.025, -0.03]),
+            (["1,234", "0,5", "950"], [1.234, 0.5, 950]),
             ([1, "2", None], [1, 2, 1.5]),
             (pd.to_timedelta([1, 2, 3], "s"), [1, 2, 3]),
             (pd.Categorical([5, 7, 5]), [5, 7, 5]),
@@ -49,6 +51,18 @@ class TestColumns:
     def test_numbers_in_any_dress(self, written, meant):
         encoder = columns({"x": written}, {"x": written})
         np.testing.assert_allclose(encoder.transform(pd.DataFrame({"x": written}))[:, 0], meant)
+
+    @pytest.mark.parametrize("plain", ["950", "1,999"])
+    def test_commas_that_may_stand_between_thousands_are_refused(self, plain):
+        written, numbers = {"x": [plain, "1,234"] * 15}, {"x": [900.5, 1200.0] * 15}
+        for sides in ((written, numbers), (numbers, written), (written, written)):
+            with pytest.raises(
+                InputError, match=r"'1,\d+' in row \d, which may mean 1\d+ or 1\.\d+; write no"
+            ):
+                columns(*sides)
+        encoder = columns(numbers, numbers)
+        with pytest.raises(InputError, match="may mean"):
+            encoder.transform(pd.DataFrame(written))
 
     def test_missing_numbers_get_the_median_and_a_flag(self):
         encoder = columns({"x": [1.0, None, 3.0]}, {"x": [3.0, 10.0]})
@@ -96,6 +110,9 @@ class TestColumns:
             (NUMBERS, [n + 100 for n in NUMBERS], "like an id"),
             ([f"u{n}" for n in NUMBERS], [f"v{n}" for n in NUMBERS], "like an id"),
             ([f"u{n}" for n in NUMBERS], [f"u{n}" for n in NUMBERS], "like an id"),
+            ([f"${n}" for n in NUMBERS], [f"{n} €" for n in NUMBERS], "which are not read; write plain ones"),
+            ([f"{n + 1} 200" for n in NUMBERS], [f"{n + 1} 000" for n in NUMBERS], "write plain ones"),
+            ([f"{n + 1}/2/24" for n in NUMBERS], [f"{n + 1}/2/24" for n in NUMBERS], "write 2024-02-01"),
             (
                 pd.date_range("2020-01-01", periods=30),
                 pd.date_range("2021-01-01", periods=30),
@@ -119,6 +136,14 @@ class TestColumns:
     def test_an_id_that_comes_back_is_a_code(self):
         frame = {"ward_id": np.resize([7, 3, 5], 60)}
         assert columns(frame, frame).feature_names_ == ["ward_id"]
+
+    @pytest.mark.parametrize("words", [("north", "south"), ("North", "South"), ("North", "south")])
+    def test_values_that_differ_in_case_between_the_sides_are_doubted(self, words):
+        good = np.random.default_rng(0).normal(size=30)
+        source = {"ward": ["north", "south"] * 15, "good": good}
+        encoder = columns(source, {"ward": list(words) * 15, "good": good})
+        doubts = [note for note in encoder.warnings_ if "'North' of the target differ in case only" in note]
+        assert len(doubts) == (words[0] == "North")
 
     def test_columns_of_one_side_are_named(self):
         encoder = columns({"a": [1, 2], "b": [1, 2]}, {"a": [2, 3], "c": [1, 2]})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -26,6 +27,9 @@ from osls._core.validation import (
     check_folds,
     check_rows,
     check_target,
+    check_weight,
+    list_labels,
+    refuse_other_types,
     stack_rows,
 )
 from osls.inference.diagnostics import Diagnostics, TrustWarning, Verdict
@@ -35,6 +39,8 @@ from osls.training.sampling import Split
 __all__ = ["Adaptation", "Callback", "Combined", "OpenSetAdapter", "Task", "combine", "combine_opinions"]
 
 
+# What scikit-learn's validation sets on an estimator before anything is learned.
+_SET_BY_VALIDATION = ("n_features_in_", "feature_names_in_")
 # Called after an epoch with its number and the target's probabilities.
 Callback = Callable[[int, Floats], None]
 
@@ -183,6 +189,21 @@ class Combined:
         return combine_opinions(discriminated * self.prior_shift, class_proba, self.importance)
 
 
+@contextmanager
+def _columns_of_the_last_fit(estimator: BaseEstimator) -> Iterator[None]:
+    """Put back what validation has set if the fit fails: a model that was fitted before still predicts."""
+    before = {name: getattr(estimator, name) for name in _SET_BY_VALIDATION if hasattr(estimator, name)}
+    try:
+        yield
+    except BaseException:
+        for name in _SET_BY_VALIDATION:
+            if name in before:
+                setattr(estimator, name, before[name])
+            elif hasattr(estimator, name):
+                delattr(estimator, name)
+        raise
+
+
 class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the adapters; a subclass writes :meth:`_adapt` and :meth:`_adapt_to_nothing`.
 
@@ -229,22 +250,24 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, X_target: Any, sample_weight: Any = None) -> Self:
         """Validate, adapt, publish; a subclass whose ``fit`` takes weights passes them on."""
         check_parameters(self)
-        X, y = check_rows(self, X, y, reset=True)
-        X, y, weight = apply_weight(X, y, sample_weight)
-        known, encoded = np.unique(y, return_inverse=True)
-        classes = append_novel_label(known, self.novel_label)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        target = None if X_target is None else check_target(self, X_target, X)
-        if target is None:
-            warnings.warn(
-                "X_target was not given: nothing to adapt to, so the source mix is kept and no row is "
-                "called novel. Pass the unlabelled rows as fit(X, y, X_target=...).",
-                UserWarning,
-                stacklevel=3,
-            )
-        target_rows = X[:0] if target is None else target
-        task = Task(X, encoded, target_rows, known, rng, copies_among(X, target_rows), weight=weight)
-        adaptation = self._adapt(task) if target is not None else self._adapt_to_nothing(task)
+        with _columns_of_the_last_fit(self):
+            columns = getattr(X, "columns", None)
+            X, y = check_rows(self, X, y, reset=True)
+            X, y, weight = apply_weight(X, y, sample_weight)
+            known, encoded = np.unique(y, return_inverse=True)
+            classes = append_novel_label(known, self.novel_label)
+            rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+            target = None if X_target is None else check_target(self, X_target, X, columns)
+            if target is None:
+                warnings.warn(
+                    "X_target was not given: nothing to adapt to, so the source mix is kept and no row is "
+                    "called novel. Pass the unlabelled rows as fit(X, y, X_target=...).",
+                    UserWarning,
+                    stacklevel=3,
+                )
+            target_rows = X[:0] if target is None else target
+            task = Task(X, encoded, target_rows, known, rng, copies_among(X, target_rows), weight=weight)
+            adaptation = self._adapt(task) if target is not None else self._adapt_to_nothing(task)
         self._forget()
         self._publish(task, classes, adaptation)
         verdict = self._verdict()
@@ -326,8 +349,8 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _forget(self) -> None:
         """Delete what an earlier fit learned, except what this fit's validation has just set."""
-        kept = ("n_features_in_", "feature_names_in_")
-        for name in [name for name in vars(self) if name.endswith("_") and name not in kept]:
+        learned = [name for name in vars(self) if name.endswith("_") and name not in _SET_BY_VALIDATION]
+        for name in learned:
             delattr(self, name)
 
     def _publish(self, task: Task, classes: AnyArray, adaptation: Adaptation) -> None:
@@ -364,11 +387,17 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """(k+1)-way accuracy; every label in y that is not a known class counts as novel."""
-        predicted = self.predict(X)
-        y = np.asarray(y)
-        known = np.isin(y, self.classes_[:-1])
-        hit = np.where(known, predicted == y, predicted == self.classes_[-1])
-        return float(np.average(hit, weights=sample_weight))
+        best = self.predict_proba(X).argmax(axis=1)
+        labels = list_labels(y)
+        if len(labels) != len(best):
+            raise ValueError(f"y has {len(labels)} labels for the {len(best)} rows of X.")
+        known = {name: j for j, name in enumerate(self.classes_[:-1].tolist())}
+        refuse_other_types(labels, known)
+        truth = np.array([known.get(label, len(known)) for label in labels])
+        weight = None if sample_weight is None else check_weight(sample_weight, len(best))
+        if weight is not None and not weight.any():
+            raise ValueError("sample_weight is zero in every row; give some rows weight.")
+        return float(np.average(best == truth, weights=weight))
 
     def save(
         self,

@@ -19,7 +19,7 @@ from osls._core.arrays import AnyArray, Bools, Floats, Ints
 from osls._core.copies import hash_rows
 from osls._core.progress import no_progress
 from osls._core.saving import saveable
-from osls._core.validation import check_rows, check_target, stack_rows
+from osls._core.validation import check_rows, check_target, list_labels, stack_rows
 from osls.base import Adaptation, OpenSetAdapter, Task
 from osls.inference.discovery import Discovery, Parts, class_parts, describe_groups
 from osls.inference.labels import (
@@ -118,13 +118,15 @@ class Growing(OpenSetAdapter):
         classes = self.classes_ if self._origin is None else self._origin.classes
         known = classes[:-1].tolist()
         number = {name: j for j, name in enumerate(known)}
-        y = np.asarray(y).tolist()
-        other = next((name for name in y if name not in number), None)
+        labels = list_labels(y)
+        if len(labels) != X.shape[0]:
+            raise ValueError(f"y has {len(labels)} labels for the {X.shape[0]} rows of X.")
+        other = next((name for name in labels if name not in number), None)
         if other is not None:
             raise ValueError(f"y: the model was not fitted on a class {other!r}; pass the y of its fit.")
-        if len(target) != len(self.target_proba_) or _digest(target) != self._digest:
+        if target.shape[0] != len(self.target_proba_) or _digest(target) != self._digest:
             raise ValueError("X_target: these are not the rows that the model was fitted on; pass those.")
-        self._keep(FitRows(X, np.array([number[name] for name in y]), target))
+        self._keep(FitRows(X, np.array([number[name] for name in labels]), target))
         return self
 
     # -- Discover -----------------------------------------------------------------------------------
@@ -197,8 +199,8 @@ class Growing(OpenSetAdapter):
 
     def suggestions(self, n: int = 10) -> list[Suggestion]:
         """Return the rows of :meth:`suggest` with the reason for each."""
-        if n < 1:
-            raise ValueError(f"n must be at least 1; got {n}.")
+        if not isinstance(n, int | np.integer) or n < 1:
+            raise ValueError(f"n must be a whole number, at least 1; got {n!r}.")
         found = self.discover()
         given = set() if self._origin is None else set(self._origin.rows.tolist())
         if not len(found):
@@ -244,7 +246,7 @@ class Growing(OpenSetAdapter):
         check_is_fitted(self)
         target = self._kept_rows().X_target
         X = check_rows(self, X, reset=False)
-        labels = np.asarray(y).tolist()
+        labels = list_labels(y)
         if X.shape[0] != len(labels):
             raise ValueError(f"X has {X.shape[0]} rows but y has {len(labels)} labels.")
         position = {int(value): i for i, value in reversed(list(enumerate(hash_rows(target))))}
@@ -259,9 +261,10 @@ class Growing(OpenSetAdapter):
         """Do what :meth:`absorb` does, for rows of the target that are given by their positions."""
         check_is_fitted(self)
         kept, start = self._kept_rows(), self._start()
-        labels = collect_labels(start, rows, y, len(kept.X_target))
-        new = sorted({name for name in labels.values() if name not in (*start.classes.tolist(), NOT_NEW)})
-        classes = with_classes(start.classes, new)
+        labels = collect_labels(start, rows, y, kept.X_target.shape[0])
+        new = {name for name in labels.values() if name not in (*start.classes.tolist(), NOT_NEW)}
+        # Numbers and words have no order among each other.
+        classes = with_classes(start.classes, sorted(new, key=lambda name: (isinstance(name, str), name)))
         pseudo = self._spread(labels, classes, start)
         given = np.array(sorted(labels), dtype=np.int64)
         models = self._learn(kept, start, classes, pseudo)

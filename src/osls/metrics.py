@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import f1_score, roc_auc_score
 
+from osls._core.validation import is_missing, list_labels, refuse_other_types
+
 __all__ = ["Accuracy", "MixError", "accuracy", "h_score", "macro_f1", "mix_error", "novelty_auroc", "regret"]
 
 
@@ -35,13 +37,16 @@ def accuracy(y_true: ArrayLike, y_pred: ArrayLike, novel_label: Any) -> Accuracy
     >>> accuracy([0, 1, 1, -1], [0, 1, 0, -1], novel_label=-1)
     Accuracy(all=0.75, seen=0.6666666666666666, novel=1.0)
     """
-    truth, answer = np.asarray(y_true), np.asarray(y_pred)
-    if truth.shape != answer.shape or truth.size == 0:
+    truth, answer = list_labels(y_true), list_labels(y_pred)
+    if len(truth) != len(answer) or not truth:
         raise ValueError(
-            f"y_true and y_pred must have the same, positive length; got {truth.shape} and {answer.shape}."
+            f"y_true and y_pred must have the same, positive length; got {len(truth)} and {len(answer)}."
         )
-    hit = truth == answer
-    novel = truth == novel_label
+    refuse_other_types(truth, answer)
+    present = [not is_missing(label) for label in truth]
+    pairs = zip(present, truth, answer, strict=True)
+    hit = np.array([there and not is_missing(y) and x == y for there, x, y in pairs])
+    novel = np.array([there and label == novel_label for there, label in zip(present, truth, strict=True)])
 
     def mean(part: Any) -> float:
         return float(hit[part].mean()) if part.any() else float("nan")
@@ -96,7 +101,13 @@ def mix_error(true_marginal: ArrayLike, estimated_marginal: ArrayLike) -> MixErr
     >>> mix_error([0.5, 0.25, 0.25], [0.25, 0.25, 0.5])
     MixError(seen=0.25, novel=0.25)
     """
-    error = np.abs(np.asarray(true_marginal, dtype=float) - np.asarray(estimated_marginal, dtype=float))
+    true, estimated = (np.asarray(mix, dtype=float) for mix in (true_marginal, estimated_marginal))
+    if true.ndim != 1 or true.shape != estimated.shape:
+        raise ValueError(
+            "true_marginal and estimated_marginal must hold a share of each class, the novel one last; got "
+            f"shapes {true.shape} and {estimated.shape}."
+        )
+    error = np.abs(true - estimated)
     return MixError(float(error[:-1].sum()), float(error[-1]))
 
 

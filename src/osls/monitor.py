@@ -257,7 +257,12 @@ class Monitor:
         return np.asarray(parts / parts.sum())
 
     def _checked(self, proba: ArrayLike, what: str) -> Floats:
-        rows = np.asarray(proba, dtype=float)
+        try:
+            rows = np.asarray(proba, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{what} must hold probabilities, model.predict_proba(rows), not labels or words."
+            ) from None
         if rows.ndim != 2 or rows.shape[1] != len(self.classes):
             raise ValueError(
                 f"{what} must have {len(self.classes)} columns, one per class; got shape {rows.shape}."

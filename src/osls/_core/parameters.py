@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from inspect import Parameter, Signature, signature
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from osls._core.names import nearest
 
 C = TypeVar("C", bound=type[Any])
@@ -35,12 +37,15 @@ class OneOf:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """A number that is not too small, or None where that is allowed."""
+    """A number that is not too small, or None where that is allowed; a whole one unless ``whole=False``."""
 
     least: float
     optional: bool = False
+    whole: bool = True
 
     def complaint(self, value: Any) -> str | None:
+        if self.whole and isinstance(value, float | np.floating) and np.isfinite(value):
+            return f"must be a whole number; got {value!r}."
         if (value is None and self.optional) or (_is_number(value) and value >= self.least):
             return None
         otherwise = " or None" if self.optional else ""

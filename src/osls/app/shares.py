@@ -13,7 +13,7 @@ from osls.app.files.opening import open_rows
 from osls.app.files.reader import InputError, Place, RowFile, did_you_mean, shorten
 from osls.app.options import Higher
 from osls.app.report.wording import percent, percent_range
-from osls.app.tables.parsing import as_numbers, wrong_value
+from osls.app.tables.parsing import as_numbers, refuse_doubtful, wrong_value
 from osls.inference.novelty import novelty_test
 from osls.mixture import BBE
 
@@ -97,10 +97,13 @@ def _read_scores(path: str, column: str | None) -> Floats:
         raise wrong_value(
             values, parsed, place, "scores", "correct that value, or name another column with --column"
         )
+    refuse_doubtful(values, parsed, place)
     scores = np.append(_headless(rows), parsed.values)
     if not np.isfinite(scores).all():
         row = int(np.argmin(np.isfinite(scores)))
-        raise InputError(f"{rows.name}: row {place.row(row)} has no score; give every row one.")
+        raise InputError(
+            f"{rows.name}: row {place.row(row)} has no score, or an infinite one; give each a number."
+        )
     if len(scores) < _MIN_SCORES:
         raise InputError(f"{rows.name}: there are {len(scores)} scores, at least {_MIN_SCORES} are needed.")
     return scores

@@ -99,7 +99,12 @@ class Findings:
         """
         if not 0 < level < 1:
             raise ValueError(f"level must lie in (0, 1); got {level}.")
-        check_is_fitted(self, "_sets")
+        check_is_fitted(self)
+        if not hasattr(self, "_sets"):
+            raise ValueError(
+                "this model has no prediction sets: they are learnt with a target, and absorbed classes have "
+                "none. Use those of a model that was fitted with X_target."
+            )
         proba: Floats = self.predict_proba(X)  # type: ignore[attr-defined]
         return self._sets.of(proba, level)
 

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.saving import saveable
+from osls._core.validation import is_missing, list_labels
 from osls.inference.discovery import Discovery, group_shares
 
 __all__ = [
@@ -63,11 +64,20 @@ def collect_labels(start: Origin, rows: Sequence[int], y: Sequence[Any], m: int)
     """Check labels and add them to those given before; a conflict is an error that names the row."""
     if len(rows) == 0:
         raise ValueError("y: there is no label to absorb; give at least one.")
+    places = np.asarray(rows)
+    if places.dtype.kind not in "iu" or places.ndim != 1:
+        raise ValueError(
+            "rows must be positions in the target, whole numbers; for a mask, np.flatnonzero(mask)."
+        )
+    y = list_labels(y)
+    if len(places) != len(y):
+        raise ValueError(f"there are {len(places)} rows but {len(y)} labels; give each row one.")
     labels = dict(zip(start.rows.tolist(), start.labels, strict=True))
     names = [*start.classes.tolist(), NOT_NEW, *labels.values()]
     now: dict[int, Any] = {}
-    for row, name in zip((int(row) for row in rows), y, strict=True):
-        name = name.item() if hasattr(name, "item") else name
+    for row, name in zip(places.tolist(), y, strict=True):
+        if is_missing(name):
+            raise ValueError(f"row {row} has no label; leave it out, or give it one.")
         if not 0 <= row < m:
             raise ValueError(f"there is no row {row} in the target, which has {m} rows.")
         if now.setdefault(row, name) != name:

@@ -226,7 +226,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "objective": OneOf(("cvir", *NETWORK_OBJECTIVES, "elkan-noto")),
         "prevalence": Between(0, 1, optional=True),
         "rounds": AtLeast(1),
-        "penalty": AtLeast(0),
+        "penalty": AtLeast(0, whole=False),
         "max_steps": AtLeast(1, optional=True),
     }
 

@@ -71,6 +71,10 @@ def quick(
         if label is not None:
             from osls.app.bench.own import run_own
 
+            if novel is not None:
+                raise ValueError(
+                    "--novel: of a file of your own each class is held out in turn; leave it out."
+                )
             raise typer.Exit(run_own(data, label, methods.split(","), draws=draws, seed=seed, out=out))
         if Path(data).is_file():
             raise ValueError(f"{data}: which column holds the classes? Name it with --label.")

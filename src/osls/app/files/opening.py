@@ -337,7 +337,7 @@ def read_table(path: str | os.PathLike[str], options: ReadOptions = _AS_IT_IS) -
     >>> _ = path.write_text("age;city\n41;Oslo\n;Rome\n")
     >>> read_table(path)
         age  city
-    0  41.0  Oslo
-    1   NaN  Rome
+    0    41  Oslo
+    1  <NA>  Rome
     """
     return open_rows(path, options).read()

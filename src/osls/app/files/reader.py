@@ -155,6 +155,11 @@ class RowFile(ABC):
         return self.typed(pd.concat(frames, ignore_index=True))
 
 
+def whole_numbers(values: Any) -> pd.Series:
+    """Return whole numbers of Arrow, some missing: as floats they would lose digits, and end in .0 as ids."""
+    return pd.Series(values.to_pandas(types_mapper={values.type: pd.Int64Dtype()}.get))
+
+
 def split_frame(frame: pd.DataFrame, size: int) -> Iterator[pd.DataFrame]:
     """Yield parts of at most ``size`` rows; a frame that has no more is yielded as it is."""
     if len(frame) <= size:

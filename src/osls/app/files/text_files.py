@@ -15,7 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from osls.app.files.reader import BATCH_ROWS, TEXT_DTYPE, InputError, RowFile, shorten, split_frame
+from osls.app.files.reader import (
+    BATCH_ROWS,
+    TEXT_DTYPE,
+    InputError,
+    RowFile,
+    shorten,
+    split_frame,
+    whole_numbers,
+)
 
 # -- Is it text? --------------------------------------------------------------------------------------
 
@@ -152,7 +160,8 @@ def _blank_lines(path: Path) -> int:
 
 
 # A number as most of Europe writes it: dots between thousands, a comma before the decimals.
-_COMMA_NUMBER = r"^\s*[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?([eE][+-]?\d+)?\s*$"
+# No thousands begin with a zero: 0.123 has a decimal point, whatever was said of the file.
+_COMMA_NUMBER = r"^\s*[+-]?([1-9]\d{0,2}(\.\d{3})+|\d+)(,\d+)?([eE][+-]?\d+)?\s*$"
 
 
 def _with_decimal_points(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -227,6 +236,8 @@ def _infer(column: pd.Series) -> pd.Series:
             cast = pc.cast(values, kind)
         except pa.ArrowInvalid:
             continue
+        if kind == pa.int64() and cast.null_count:
+            return whole_numbers(cast).set_axis(column.index)
         return pd.Series(cast.to_pandas().to_numpy(), index=column.index)
     return pd.Series(values.to_pandas().to_numpy(), index=column.index, dtype=TEXT_DTYPE)
 
@@ -254,6 +265,17 @@ def _strings(words: tuple[str, ...]) -> pa.Array:
 
 # A table of this many cells, of which only one in so many has a value, is no table.
 _MANY_CELLS, _EMPTY_CELLS = 20_000_000, 100
+
+
+def _values(values: list[Any]) -> Any:
+    """The values of a key; pandas would make floats of whole numbers if one is missing."""
+    kinds = {type(value) for value in values}
+    if kinds != {int, type(None)}:
+        return values
+    try:
+        return whole_numbers(pa.array(values, pa.int64()))
+    except (OverflowError, pa.ArrowInvalid):
+        return values
 
 
 class JsonRows(RowFile):
@@ -291,7 +313,7 @@ class JsonRows(RowFile):
         wanted = list(self.columns if columns is None else columns)
         records = self._records()
         while part := list(islice(records, size)):
-            yield pd.DataFrame({name: [record.get(name) for record in part] for name in wanted})
+            yield pd.DataFrame({name: _values([record.get(name) for record in part]) for name in wanted})
 
     def _records(self) -> Iterator[dict[str, Any]]:
         with self._path.open(encoding="utf-8-sig") as file:

@@ -20,7 +20,15 @@ from scipy import sparse
 from osls._core.arrays import AnyArray
 from osls._core.extras import require
 from osls.app.files.guards import check_hdf5, refuse_bomb
-from osls.app.files.reader import BATCH_ROWS, InputError, MemoryRows, RowFile, check_not_empty, shorten
+from osls.app.files.reader import (
+    BATCH_ROWS,
+    InputError,
+    MemoryRows,
+    RowFile,
+    check_not_empty,
+    shorten,
+    whole_numbers,
+)
 
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 # What zipfile and NumPy raise for an archive that is cut short or damaged.
@@ -101,6 +109,9 @@ def _to_pandas(batch: pa.RecordBatch, wanted: list[str]) -> pd.DataFrame:
     batch.validate(full=True)
     # Without the metadata of pandas, an index that it stored stays a column like any other.
     frame: Any = pa.Table.from_batches([batch]).replace_schema_metadata(None).to_pandas()
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        if values.null_count and values.type == pa.int64():
+            frame[name] = whole_numbers(values)
     return frame[wanted]
 
 

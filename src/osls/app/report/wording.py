@@ -161,6 +161,9 @@ def _novel_clause(answer: Answer) -> str:
 def _missed(answer: Answer, high: float) -> str:
     """What the test would have found, and what it may have missed: "not found" is not "not there"."""
     detectable = getattr(answer.model, "detectable_share_", None)
+    if detectable is None and high <= 0:
+        # All groups of a run were named: nothing was tested, and nothing has an upper end.
+        return "All that was found to be new has a name now; whether there is more, the next fit will tell."
     found = "" if detectable is None else f"{percent(detectable)} of a new kind would have been found. "
     return f"{found}A new kind that makes up to {percent(high)} of the data could have been missed."
 

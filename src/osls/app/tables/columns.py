@@ -17,7 +17,14 @@ from sklearn.preprocessing import normalize
 from osls._core.arrays import AnyArray, Bools, Floats, Ints
 from osls.app.files.reader import InputError, Place, shorten
 from osls.app.options import TextMode
-from osls.app.tables.parsing import as_dates, as_numbers, as_strings, is_plain_number, wrong_value
+from osls.app.tables.parsing import (
+    as_dates,
+    as_numbers,
+    as_strings,
+    is_plain_number,
+    refuse_doubtful,
+    wrong_value,
+)
 from osls.datasets import encoders
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -46,6 +53,7 @@ def number_matrix(frame: pd.DataFrame, names: list[str], place: Place) -> Any:
             parsed = as_numbers(columns[name])
             if parsed.wrong.any():
                 raise wrong_value(columns[name], parsed, place, "numbers")
+            refuse_doubtful(columns[name], parsed, place)
             values[:, i] = parsed.values
     _refuse_infinite(values, names, place)
     return values

@@ -31,11 +31,20 @@ _DISTINCT_OF_ID = 0.5
 _DISTINCT_ON_A_SIDE = 0.95
 _ID_NAME = re.compile(r"(^|[\W_])(id|ids|uuid|guid|key|index|idx|number|nr|no)($|[\W_])", re.IGNORECASE)
 
+# A number with a sign of money, or with a blank, a comma or an apostrophe between thousands.
+_MONEY, _MINUS, _APART = "[$\u20ac\u00a3\u00a5]?", "[-+(\u2212]?", "[ ,'\u2019\u00a0\u202f]"
+_DRESSED = rf"{_MINUS}\s?{_MONEY}\s?{_MINUS}([1-9]\d{{0,2}}({_APART}\d{{3}})+|\d+)([.,]\d+)?\s?{_MONEY}\)?"
+_SLASHED = r"\d{1,2}/\d{1,2}/(\d{2}|\d{4})(\s.*)?"
+
 NO_VALUES = "no value in one of the two"
 CONSTANT = "the same value in every row"
 NAMES_THE_SIDE = "one value in all of the source and another in all of the target"
 NAMES_THE_ROW = "a different value in nearly every row, like an id"
 NOTHING_SHARED = "no value in common between source and target"
+NOT_PLAIN_NUMBERS = (
+    "numbers with signs or between thousands ($5, 1 200), which are not read; write plain ones"
+)
+SLASHED_DATES = "dates whose day and month cannot be told apart (1/2/2024); write 2024-02-01"
 SEPARATE_TIMES = "dates that do not overlap, which tell when a row was collected and not what it is"
 
 
@@ -114,8 +123,12 @@ def _screen_dates(dates: tuple[Parsed, Parsed]) -> str:
 
 def _screen_strings(texts: tuple[pd.Series, pd.Series], pooled: pd.Series, distinct: int) -> str:
     if distinct > _FEW:
-        words = pooled.head(2000).str.split().str.len().mean()
-        if words >= _WORDS_OF_TEXT or pooled.head(2000).str.len().mean() >= _CHARACTERS_OF_TEXT:
+        first = pooled.head(2000)
+        for pattern, reason in ((_DRESSED, NOT_PLAIN_NUMBERS), (_SLASHED, SLASHED_DATES)):
+            if first.str.fullmatch(pattern).mean() >= _MOST:
+                return reason
+        words = first.str.split().str.len().mean()
+        if words >= _WORDS_OF_TEXT or first.str.len().mean() >= _CHARACTERS_OF_TEXT:
             return "text"
         # Rows that were numbered on each side anew have the same ids on both.
         numbered_anew = all(text.nunique() > _DISTINCT_ON_A_SIDE * text.count() for text in texts)
@@ -128,6 +141,18 @@ def _screen_strings(texts: tuple[pd.Series, pd.Series], pooled: pd.Series, disti
     if not levels[0] & levels[1]:
         return NAMES_THE_SIDE if distinct == 2 else NOTHING_SHARED
     return "category"
+
+
+def spelling_notes(name: str, columns: tuple[pd.Series, pd.Series]) -> list[str]:
+    """Say if a value of one side is on the other but for case: it would look like something new."""
+    source, target = (set(as_strings(column).dropna().unique()) for column in columns)
+    folded = {value.casefold(): value for value in source - target}
+    pairs = [(folded[each.casefold()], each) for each in sorted(target - source) if each.casefold() in folded]
+    if not pairs:
+        return []
+    first = f"{shorten(pairs[0][0])} of the source and {shorten(pairs[0][1])} of the target"
+    more = f" (and {len(pairs) - 1} more such pairs)" if len(pairs) > 1 else ""
+    return [f"In {shorten(name)}, {first} differ in case only{more}: write both alike if they mean the same."]
 
 
 def screen_numbers(

@@ -17,6 +17,8 @@ from osls.app.files.text_files import trim
 
 # In a column of numbers these mean "no value"; in a column of strings they are values.
 _NO_NUMBER = ("?", "-", "--", ".", "none", "unknown", "missing", "not available")
+_PERCENT = r"[+-]?[\d.,]+[ \u00a0\u202f]?%"
+_LIKE_THOUSANDS = r"[+-]?[1-9]\d{0,2},\d{3}"
 _ISO_DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
 _DOTTED_DATE = r"^\d{1,2}\.\d{1,2}\.\d{4}$"
 _NANOSECONDS_A_DAY = 86_400e9
@@ -28,6 +30,8 @@ class Parsed:
 
     values: Floats
     wrong: Bools
+    # The first entry such as "1,234", which was read as 1.234, if no other shows that commas are decimal.
+    doubtful: int | None = None
 
     @property
     def share(self) -> float:
@@ -61,6 +65,18 @@ def wrong_value(
     )
 
 
+def refuse_doubtful(column: pd.Series, parsed: Parsed, place: Place) -> None:
+    """Raise for a comma that stands between thousands as likely as before decimals: 1,234."""
+    if parsed.doubtful is not None:
+        written = str(column.iloc[parsed.doubtful]).strip()
+        raise InputError(
+            f"{place.name}: column {shorten(column.name)} has {shorten(written)} in row "
+            f"{place.row(parsed.doubtful)}, which may mean {written.replace(',', '')} or "
+            f"{written.replace(',', '.')}; write no commas between thousands, or if they are decimal commas, "
+            "points (of a text file: --decimal ,)."
+        )
+
+
 def refuse_nested(column: pd.Series, place: Place) -> None:
     """Raise for lists, objects and bytes inside a column."""
     if column.dtype != object:
@@ -75,7 +91,7 @@ def refuse_nested(column: pd.Series, place: Place) -> None:
 
 
 def as_numbers(column: pd.Series) -> Parsed:
-    """Read a column as numbers, also booleans, decimal commas and numbers written as text."""
+    """Read a column as numbers, also booleans, decimal commas, per cent and numbers written as text."""
     nothing = np.zeros(len(column), dtype=bool)
     dtype = column.dtype
     if is_plain_number(dtype):
@@ -103,11 +119,18 @@ def _numbers_in_text(text: pd.Series) -> Parsed:
         return Parsed(read.to_numpy(zero_copy_only=False), np.zeros(len(text), dtype=bool))
     strings = pd.Series(_to_objects(values), dtype=object)
     strings = strings.mask(strings == "true", "1").mask(strings == "false", "0")
+    percent = strings.str.fullmatch(_PERCENT, na=False).to_numpy(dtype=bool)
+    if percent.any():
+        strings = strings.where(~percent, strings.str.rstrip("% \u00a0\u202f"))
     commas = strings.str.fullmatch(r"[+-]?\d+,\d+", na=False).to_numpy(dtype=bool)
+    doubtful = None
     if commas.any():
+        thousands = strings.str.fullmatch(_LIKE_THOUSANDS, na=False).to_numpy(dtype=bool)
+        doubtful = int(np.argmax(commas)) if not (commas & ~thousands).any() else None
         strings = strings.where(~commas, strings.str.replace(",", "."))
     parsed = pd.to_numeric(strings, errors="coerce").to_numpy(np.float64)
-    return Parsed(parsed, present & np.isnan(parsed) & (strings != "nan").to_numpy())
+    wrong = present & np.isnan(parsed) & (strings != "nan").to_numpy()
+    return Parsed(np.where(percent, parsed / 100, parsed), wrong, doubtful)
 
 
 def as_dates(column: pd.Series) -> Parsed:

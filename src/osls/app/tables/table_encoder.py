@@ -14,7 +14,17 @@ from osls._core.saving import saveable
 from osls.app.files.reader import ROWS, InputError, Kind, Place, missing_columns, shorten
 from osls.app.options import TextMode
 from osls.app.tables.columns import Categories, Dates, MiniLM, Numbers, TfIdf, choose_text_mode, number_matrix
-from osls.app.tables.decide import KINDS, NAMES_THE_ROW, LeftOut, decide, overlap_warnings, screen_numbers
+from osls.app.tables.decide import (
+    KINDS,
+    NAMES_THE_ROW,
+    NAMES_THE_SIDE,
+    NOTHING_SHARED,
+    LeftOut,
+    decide,
+    overlap_warnings,
+    screen_numbers,
+    spelling_notes,
+)
 from osls.app.tables.parsing import as_dates, as_numbers, as_strings, is_plain_number
 
 _Frames = tuple[pd.DataFrame, pd.DataFrame]
@@ -92,7 +102,7 @@ class TableEncoder:
         left_out, notes = LeftOut(), list[str]()
         shared = self._shared(source, target, places, left_out)
         frames = source[shared], target[shared]
-        dense, thin, others = self._split(frames, places, left_out)
+        dense, thin, others = self._split(frames, places, left_out, notes)
         blocks = [_fit_numbers(frames, names, places, left_out, notes) for names in (dense, thin) if names]
         self.columns_ = [*(block for block in blocks if block is not None), *others]
         self.warnings_ = [*left_out.sentences(), *notes]
@@ -166,7 +176,7 @@ class TableEncoder:
         return [name for name in source.columns if name in target.columns and name not in self.ignore]
 
     def _split(
-        self, frames: _Frames, places: tuple[Place, Place], left_out: LeftOut
+        self, frames: _Frames, places: tuple[Place, Place], left_out: LeftOut, notes: list[str]
     ) -> tuple[list[str], list[str], list[Any]]:
         """Sort the columns into dense numbers, sparse numbers, and the others with what they learned."""
         dense, thin, others = list[str](), list[str](), []
@@ -180,6 +190,8 @@ class TableEncoder:
                 dense.append(name)
             else:
                 kind = decide(pair, places)
+                if kind in ("category", NOTHING_SHARED, NAMES_THE_SIDE):
+                    notes += spelling_notes(name, pair)
                 if kind == "number":
                     dense.append(name)
                 elif kind in KINDS:
