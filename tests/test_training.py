@@ -488,15 +488,15 @@ class TestRepeats:
     """The joint model, cross-fitted several times with other folds."""
 
     def test_a_forest_is_divided_among_the_repeats_and_other_models_are_fitted_once(self):
-        forest = SklearnLearner(TABLE, ExtraTreesClassifier(40))
-        assert forest.repeats == 4
+        forest = SklearnLearner(TABLE, ExtraTreesClassifier(50))
+        sizes = {trees: SklearnLearner(TABLE, ExtraTreesClassifier(trees)).repeats for trees in (20, 50, 200)}
+        assert sizes == {20: 1, 50: 2, 200: 4}
         y = rng.integers(2, size=len(TABLE))
-        first, *others = joint_tasks(y[:60], np.ones(60), 60, 3, rng, None, forest.repeats)
-        assert len(others) == 3
-        assert not np.array_equal(first.fold, others[0].fold)
+        first, other = joint_tasks(y[:60], np.ones(60), 60, 3, rng, None, forest.repeats)
+        assert not np.array_equal(first.fold, other.fold)
         kept = replace(first, keep=True)
         (models,) = cross_fit_all([(forest, kept)])
-        assert [model.n_estimators for model in models.predictor.models] == [10, 10, 10]
+        assert [model.n_estimators for model in models.predictor.models] == [25, 25, 25]
         assert SklearnLearner(TABLE, LogisticRegression()).repeats == 1
         assert choose("auto").repeats == 1
         assert choose("auto", effort=EFFORTS["best"]).repeats == 2

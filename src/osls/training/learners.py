@@ -49,9 +49,10 @@ from osls.training.sampling import EpochSampler
 from osls.training.trainer import Plateau, Schedule, Trainer, as_tensor, scoring_chunk, seeded
 
 NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
-# Models that are means of independent parts; and into how many a forest is divided that scores several times.
+# Models that are means of independent parts: into how many they are divided to score several times, if each
+# part has so many trees.
 _FORESTS = (ExtraTreesClassifier, RandomForestClassifier)
-_FOREST_REPEATS = 4
+_FOREST_REPEATS, _LEAST_TREES = 4, 25
 
 
 @saveable
@@ -339,7 +340,8 @@ class SklearnLearner(Learner):
         self.estimator = estimator
         self.light = estimator if light is None else light
         # A forest can be divided among the repeats, which then cost nothing.
-        self.repeats = _FOREST_REPEATS if isinstance(self.light, _FORESTS) else 1
+        if isinstance(self.light, _FORESTS):
+            self.repeats = int(np.clip(self.light.n_estimators // _LEAST_TREES, 1, _FOREST_REPEATS))
         # Whether max_iter is meant to stop the estimator early, so that its warning is suppressed.
         self.early_stop = early_stop
         self.advance = advance
