@@ -63,13 +63,16 @@ class ScoresOnly(PULSE):
         classes, *joint = cross_fit_all([work, *((learner, each) for each in domains)])
         f_s = self._calibrated(classes, task, fold)
         self.parts = {"y": task.y, "classes": f_s.scores, "joint": mean_scores(joint)}
+        self.copies = task.copies
         return Adaptation(task.source_marginal, 0.0, np.zeros((m, task.k + 1)))
 
     @property
     def scores(self) -> HeldOutScores:
         """The scores of both models."""
         y, classes, joint = self.parts["y"], self.parts["classes"], self.parts["joint"]
-        return HeldOutScores(y, classes[: len(y)], classes[len(y) :], joint[: len(y)], joint[len(y) :])
+        n, parts = len(y), (classes, joint)
+        sides = [side for part in parts for side in (part[:n], part[n:])]
+        return HeldOutScores(y, *sides, copies=self.copies)
 
 
 @dataclass(frozen=True)
@@ -145,16 +148,20 @@ def scores_of(
         fitted = ScoresOnly(random_state=seed, source_classifier=model, discriminator=model)
         fitted.fit(**problem.training_data())
         cache.mkdir(parents=True, exist_ok=True)
-        parts = {key: _small(value) for key, value in vars(fitted.scores).items() if value is not None}
+        parts = {key: value for key, value in vars(fitted.scores).items() if value is not None}
+        parts["copies"] = np.concatenate(parts.get("copies", ([], []))).astype(int)
+        parts = {key: _small(value) for key, value in parts.items()}
         part = path.with_suffix(".part.npz")
         np.savez(part, truth=problem.target_marginal, **parts)
         part.rename(path)
     with np.load(path) as file:
         parts = {key: file[key] for key in file.files}
-    truth = parts.pop("truth")
-    return HeldOutScores(
-        **{key: value.astype(float) if value.dtype == np.float32 else value for key, value in parts.items()}
-    ), truth
+    truth, copies, n = parts.pop("truth"), parts.pop("copies"), len(parts["y"])
+    scores = HeldOutScores(
+        **{key: value.astype(float) if value.dtype == np.float32 else value for key, value in parts.items()},
+        copies=(copies[:n], copies[n:]) if len(copies) else None,
+    )
+    return scores, truth
 
 
 def _small(array: np.ndarray) -> np.ndarray:

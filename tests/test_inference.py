@@ -20,6 +20,7 @@ from osls.datasets import simulate_osls
 from osls.inference import Cause, Check, Diagnostics, TrustWarning, diagnose, novelty_test
 from osls.inference.cause import leaks, likely_cause, wrong_labels
 from osls.inference.diagnostics import known_probability
+from osls.inference.mix import MixFromScores, bootstrap_mix
 from osls.inference.novelty import _excesses
 from osls.inference.prediction_sets import PredictionSets
 from osls.shift.joint import joint_range
@@ -63,7 +64,7 @@ class TestNoveltyTest:
         # Twenty rows on each side, all of the target's below the source's. The best threshold is in the
         # middle: the excess is 1, its standard error sqrt(1/4 * (1/20 + 1/20)). The target's score is the
         # lower one in all 400 pairs: 1/2 more than by chance, with the error sqrt(41 / (12 * 400)).
-        found = _excesses(np.arange(20.0) + 20, np.arange(20.0), np.ones(20), 20.0)
+        found = _excesses(np.arange(20.0) + 20, np.arange(20.0), np.ones(20), 20.0, 20.0)
         assert found == pytest.approx([1 / np.sqrt(0.025), 0.5 / np.sqrt(41 / 4800)])
 
     def test_finds_many_rows_that_overlap_the_known_ones(self):
@@ -512,3 +513,53 @@ class TestExpectedAccuracy:
         assert found.overall < model.expected_accuracy_.overall
         assert found.overall == pytest.approx(1 - problem.target_marginal[-1], abs=0.08)
         assert str(found).startswith(f"{found.overall:.3f} (")
+
+
+class TestCopiesCountOnce:
+    """Copies of a row say as much as the row."""
+
+    def scores(self, rng, twice):
+        n, m = 200, 150
+        y = np.arange(n) % 2
+        classes = rng.dirichlet([1, 1], n + m)
+        joint = rng.dirichlet([1, 1, 1], n + m)
+        rows = np.repeat(np.arange(m), 2 if twice else 1)
+        copies = (np.arange(n), n + rows) if twice else None
+        return HeldOutScores(y, classes[:n], classes[n:][rows], joint[:n], joint[n:][rows], copies=copies)
+
+    def test_sizes_count_them_once(self):
+        one, two = (self.scores(np.random.default_rng(0), twice) for twice in (False, True))
+        assert len(two.class_target) == 300
+        assert two.sizes(one.source_marginal) == pytest.approx(one.sizes(one.source_marginal)) == (200, 150)
+
+    def test_a_copy_that_stands_three_times_among_single_rows_by_hand(self):
+        # Sums of 3, 1 and 1: (3 + 1 + 1)^2 / (9 + 1 + 1).
+        proba = np.full((5, 1), 1.0)
+        copies = (np.arange(5), np.array([7, 7, 8, 7, 9]))
+        scores = HeldOutScores(np.zeros(5, dtype=int), proba, proba, proba, proba, copies=copies)
+        assert scores.sizes(np.ones(1)) == pytest.approx((5, 25 / 11))
+
+    def test_they_are_drawn_together(self):
+        drawn = []
+
+        def estimate(source, target):
+            drawn.append(target)
+            return np.zeros(2)
+
+        copies = (np.arange(4), np.array([5, 6, 5, 6, 7, 7]))
+        rng = np.random.default_rng(0)
+        bootstrap_mix(estimate, np.zeros(4, dtype=int), 6, repeats=50, rng=rng, copies=copies)
+        counts = np.array([np.bincount(target, minlength=6) for target in drawn])
+        assert np.array_equal(counts[:, [0, 1, 4]], counts[:, [2, 3, 5]])
+        assert counts.sum() == 50 * 6
+        assert counts.std() > 0
+
+    def test_a_target_that_stands_twice_is_as_uncertain_and_as_hard_to_test(self):
+        one, two = (self.scores(np.random.default_rng(1), twice) for twice in (False, True))
+        estimator = MixFromScores()
+        spreads = []
+        for scores in (one, two):
+            drawn, _ = estimator.replicates(scores, [], repeats=200, rng=np.random.default_rng(0))
+            spreads.append(drawn.std(axis=0)[-1])
+        assert spreads[1] == pytest.approx(spreads[0], rel=0.25)
+        assert estimator.test(one, 0.05).pvalue == estimator.test(two, 0.05).pvalue

@@ -82,6 +82,15 @@ class Task:
         return None if self.copy_of is None else shared_rows(self.copy_of, len(self.y))
 
     @property
+    def copies(self) -> tuple[Ints, Ints] | None:
+        """The first equal row of each source and of each target row; None if no row of a side has a copy."""
+        if self.copy_of is None:
+            return None
+        source, target = self.copy_of[: len(self.y)], self.copy_of[len(self.y) :]
+        distinct = len(np.unique(source)) == len(source) and len(np.unique(target)) == len(target)
+        return None if distinct else (source, target)
+
+    @property
     def row_weight(self) -> Floats:
         """How much each source row counts."""
         return np.ones(len(self.y)) if self.weight is None else self.weight

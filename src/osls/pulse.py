@@ -375,7 +375,13 @@ class PULSE(Growing, Findings):
         f_s = self._calibrated(f_s, task, source_fold)
         joint_scores = mean_scores(joint)
         scores = HeldOutScores(
-            task.y, f_s.scores[:n], f_s.scores[n:], joint_scores[:n], joint_scores[n:], task.weight
+            task.y,
+            f_s.scores[:n],
+            f_s.scores[n:],
+            joint_scores[:n],
+            joint_scores[n:],
+            task.weight,
+            task.copies,
         )
         marginal = self._known_marginal(scores, task)
         # Step 4: re-sample the source, as weights.

@@ -37,8 +37,12 @@ def bootstrap_mix(
     *,
     repeats: int,
     rng: np.random.Generator,
+    copies: tuple[Ints, Ints] | None = None,
 ) -> tuple[Floats, float]:
     """Re-estimate the mix on resampled rows; source rows are resampled within each class.
+
+    Rows that are copies of each other (``copies``: the same number for source, for target rows) are drawn
+    together, because twice as many copies are not twice as much information.
 
     ``estimate`` takes row numbers of the source and of the target and repeats every step from scores to mix,
     the label shift weights included, so that their uncertainty is included. It must be possible to send it to
@@ -52,11 +56,12 @@ def bootstrap_mix(
     """
     thin = min(1.0, BOOTSTRAP_ROWS / (len(y_source) + n_target))
     members = [np.flatnonzero(y_source == j) for j in range(int(y_source.max()) + 1)]
-    target_size = max(2, round(thin * n_target))
+    source_copies, target_copies = (None, None) if copies is None else copies
+    classes = [_resampler(rows, thin, rng, source_copies) for rows in members]
+    target = _resampler(np.arange(n_target), thin, rng, target_copies)
 
     def draw() -> tuple[Ints, Ints]:
-        source = np.concatenate([rng.choice(rows, max(2, round(thin * len(rows)))) for rows in members])
-        return source, rng.integers(n_target, size=target_size)
+        return np.concatenate([resample() for resample in classes]), target()
 
     # The rows are drawn here, in one order, so that the replicates do not depend on who computes them.
     if worker_count() == 1:
@@ -64,6 +69,24 @@ def bootstrap_mix(
     shares = np.array_split(np.arange(repeats), min(repeats, 2 * worker_count()))
     parts = [Part(_estimate_all, (estimate, [draw() for _ in share])) for share in shares]
     return np.concatenate(run_parts(parts)), float(np.sqrt(thin))
+
+
+def _resampler(
+    rows: Ints, thin: float, rng: np.random.Generator, copies: Ints | None = None
+) -> Callable[[], Ints]:
+    """Return a function that draws a part ``thin`` of the rows with replacement, copies together."""
+    if copies is None:
+        return lambda: rng.choice(rows, max(2, round(thin * len(rows))))
+    _, first, size = np.unique(np.sort(copies[rows]), return_index=True, return_counts=True)
+    together = rows[np.argsort(copies[rows], kind="stable")]
+
+    def resample() -> Ints:
+        drawn = rng.integers(len(first), size=max(2, round(thin * len(first))))
+        # The places of each drawn unit: from its first one on, as many as it has rows.
+        within = np.arange(size[drawn].sum()) - np.repeat(np.cumsum(size[drawn]) - size[drawn], size[drawn])
+        return np.asarray(together[np.repeat(first[drawn], size[drawn]) + within])
+
+    return resample
 
 
 def _estimate_all(
@@ -166,7 +189,8 @@ class MixFromScores:
         like novelty.
         """
         first = self._first_marginal(scores)
-        return novelty_test(*scores.domain(first), scores.weights(first), cross_fitted=True, level=level)
+        domain, weight, sizes = scores.domain(first), scores.weights(first), scores.sizes(first)
+        return novelty_test(*domain, weight, sizes=sizes, cross_fitted=True, level=level)
 
     def replicates(
         self, scores: HeldOutScores, groups: list[Ints], *, repeats: int, rng: np.random.Generator
@@ -181,6 +205,7 @@ class MixFromScores:
             len(scores.class_target),
             repeats=repeats,
             rng=rng,
+            copies=scores.copies,
         )
 
     def interval(

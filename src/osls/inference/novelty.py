@@ -33,6 +33,7 @@ def novelty_test(
     target: Floats,
     weight: Floats | None = None,
     *,
+    sizes: tuple[float, float] | None = None,
     cross_fitted: bool = False,
     level: float = 0.05,
     power: float = 0.8,
@@ -51,6 +52,9 @@ def novelty_test(
         Held-out domain scores, high for rows like the source's.
     weight : array of shape (n,), optional
         Importance weights of the source rows (label shift); their uncertainty is ignored.
+    sizes : two of float, optional
+        How many equal, independent rows the source and the target are worth; by default all rows of the
+        target, and those of the source by their weights.
     cross_fitted : bool, default=False
         Whether the scores are pooled out-of-fold scores. They vary more than the scores of independent rows,
         so the statistic is scaled down.
@@ -79,20 +83,19 @@ def novelty_test(
     """
     source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
     weight = np.ones(len(source)) if weight is None else np.asarray(weight, dtype=float)
-    n = effective_size(weight)
-    m = len(target)
+    n, m = (effective_size(weight), float(len(target))) if sizes is None else sizes
     inflation = _CROSS_FITTING if cross_fitted else 1.0
     shrink = max(1.0, (n + m) / _MAX_SIMULATED)
     n_sim, m_sim = max(2, int(n / shrink)), max(2, int(m / shrink))
     rng = np.random.default_rng(seed)
-    ones = np.ones(n_sim)
+    ones, simulated = np.ones(n_sim), (float(n_sim), float(m_sim))
     null = np.array(
-        [_excesses(rng.random(n_sim), rng.random(m_sim), ones, float(n_sim)) for _ in range(_SIMULATIONS)]
+        [_excesses(rng.random(n_sim), rng.random(m_sim), ones, *simulated) for _ in range(_SIMULATIONS)]
     )
     # In units of the first statistic: both exceed its critical value equally often by chance.
     first, second = np.maximum(np.quantile(null, 1 - level, axis=0), np.finfo(float).tiny)
     units = np.array([1.0, first / second])
-    observed = float(np.max(_excesses(source, target, weight, n) * units)) / inflation
+    observed = float(np.max(_excesses(source, target, weight, n, m) * units)) / inflation
     largest = np.max(null * units, axis=1)
     pvalue = float((1 + np.sum(largest >= observed)) / (1 + _SIMULATIONS))
     critical = float(np.quantile(largest, 1 - level))
@@ -101,7 +104,7 @@ def novelty_test(
 
 
 def _detectable(
-    needed: float, n: float, m: int, *, source_below: float = 0.05, novel_below: float = 0.9
+    needed: float, n: float, m: float, *, source_below: float = 0.05, novel_below: float = 0.9
 ) -> float:
     """Share whose expected excess below the threshold is ``needed`` standard errors."""
 
@@ -114,12 +117,11 @@ def _detectable(
     return float(brentq(excess, 0.0, 1.0)) if excess(1.0) > 0 else 1.0
 
 
-def _excesses(source: Floats, target: Floats, weight: Floats, n: float) -> Floats:
+def _excesses(source: Floats, target: Floats, weight: Floats, n: float, m: float) -> Floats:
     """Largest standardised excess of the target below a threshold, and the standardised sum of its ranks."""
-    m = len(target)
     scores, place = np.unique(np.concatenate([source, target]), return_inverse=True)
     mass_s = np.bincount(place[: len(source)], weight / weight.sum(), minlength=len(scores))
-    mass_t = np.bincount(place[len(source) :], minlength=len(scores)) / m
+    mass_t = np.bincount(place[len(source) :], minlength=len(scores)) / len(target)
     below_s, below_t = np.cumsum(mass_s), np.cumsum(mass_t)
     pooled = np.clip((n * below_s + m * below_t) / (n + m), 0.0, 1.0)
     # With fewer rows the normal approximation of a share is not valid.

@@ -25,6 +25,9 @@ class HeldOutScores:
         the scores, one per row, of a discriminator that was trained for one mix.
     weight : array of shape (n,), optional
         How much each source row counts (``sample_weight``).
+    copies : pair of arrays of shapes (n,) and (m,), optional
+        Rows of a side with the same number are copies of each other, which together say as much as one row;
+        None if there are none.
     """
 
     y: Ints
@@ -33,6 +36,7 @@ class HeldOutScores:
     domain_source: Floats
     domain_target: Floats
     weight: Floats | None = None
+    copies: tuple[Ints, Ints] | None = None
 
     @property
     def source_marginal(self) -> Floats:
@@ -64,12 +68,21 @@ class HeldOutScores:
             return self.domain_source, self.domain_target
         return domain_score(self.domain_source, mix), domain_score(self.domain_target, mix)
 
+    def sizes(self, mix: Floats) -> tuple[float, float]:
+        """How many equal, independent rows the re-weighted source and the target are worth."""
+        weight, m = self.weights(mix), len(self.class_target)
+        if self.copies is None:
+            return effective_size(weight), float(m)
+        source, target = self.copies
+        sums = [np.asarray(np.bincount(*side), dtype=float) for side in ((source, weight), (target,))]
+        return effective_size(sums[0]), effective_size(sums[1])
+
     def rows(self, mix: Floats) -> float:
-        """Rows of the smaller side; those of the re-weighted source as so many equal ones."""
-        return float(min(effective_size(self.weights(mix)), len(self.class_target)))
+        """Rows of the smaller side."""
+        return min(self.sizes(mix))
 
     def take(self, source: Ints, target: Ints) -> HeldOutScores:
-        """Return the scores of some of the rows."""
+        """Return the scores of some of the rows, as independent ones."""
         return HeldOutScores(
             self.y[source],
             self.class_source[source],
