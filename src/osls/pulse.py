@@ -77,7 +77,7 @@ class PULSE(Growing, Findings):
     effort : {"balanced", "quick", "best"}, default="balanced"
         How much work the cross-fit recipe may be (:mod:`osls.training.effort` has the table): "quick" is a
         first look with small forests (a linear model if sparse), for shares that may be several points off;
-        "best" trains larger models for longer, at about twice the time of "balanced".
+        "best" trains larger models for longer and the joint model twice, at two to four times the time.
     n_folds : int, optional
         Folds of the cross-fit recipe; by default five, three with "quick", fewer for very many rows.
     rounds : int, optional
