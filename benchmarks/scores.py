@@ -24,7 +24,7 @@ from osls.shift.joint import joint_range
 from osls.shift.scores import HeldOutScores
 from osls.theory import bbe_interval
 from osls.training.learners import cross_fit_all
-from osls.training.roles import class_work, joint_tasks, mean_scores
+from osls.training.roles import class_work, joint_task
 from osls.training.sampling import assign_folds
 
 # Kinds that come in degrees, and how strong they are unless said otherwise.
@@ -58,11 +58,10 @@ class ScoresOnly(PULSE):
         n_folds = check_folds(task.y, task.classes, self._roles.plan(len(task.y) + m).n_folds, m)
         fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
         work = class_work(source_learner, task.y, task.row_weight, fold, task.k, task.rng)
-        folds = (n_folds, task.rng, task.copy_of)
-        domains = joint_tasks(task.y, task.row_weight, m, *folds, learner.repeats)
-        classes, *joint = cross_fit_all([work, *((learner, each) for each in domains)])
+        domains = joint_task(task.y, task.row_weight, m, n_folds, task.rng, task.copy_of)
+        classes, joint = cross_fit_all([work, (learner, domains)])
         f_s = self._calibrated(classes, task, fold)
-        self.parts = {"y": task.y, "classes": f_s.scores, "joint": mean_scores(joint)}
+        self.parts = {"y": task.y, "classes": f_s.scores, "joint": joint.scores}
         self.copies = task.copies
         return Adaptation(task.source_marginal, 0.0, np.zeros((m, task.k + 1)))
 

@@ -33,7 +33,6 @@ from osls.training.learners import (
 )
 from osls.training.packed import PackedForest, pack
 from osls.training.predictors import Blended, Constant, Encoder, Networks, Offsets, SklearnModels, Tempered
-from osls.training.roles import joint_tasks, mean_scores
 from osls.training.trainer import Schedule, Trainer, seeded, undisturbed
 
 rng = np.random.default_rng(0)
@@ -482,26 +481,3 @@ def test_networks_are_the_same_however_their_folds_are_divided():
     np.testing.assert_allclose(
         divided.predictor.predict_proba(X), alone.predictor.predict_proba(X), atol=2e-3
     )
-
-
-class TestRepeats:
-    """The joint model, cross-fitted several times with other folds."""
-
-    def test_a_forest_is_divided_among_the_repeats_and_other_models_are_fitted_once(self):
-        forest = SklearnLearner(TABLE, ExtraTreesClassifier(50))
-        sizes = {trees: SklearnLearner(TABLE, ExtraTreesClassifier(trees)).repeats for trees in (20, 50, 200)}
-        assert sizes == {20: 1, 50: 2, 200: 4}
-        y = rng.integers(2, size=len(TABLE))
-        first, other = joint_tasks(y[:60], np.ones(60), 60, 3, rng, None, forest.repeats)
-        assert not np.array_equal(first.fold, other.fold)
-        kept = replace(first, keep=True)
-        (models,) = cross_fit_all([(forest, kept)])
-        assert [model.n_estimators for model in models.predictor.models] == [25, 25, 25]
-        assert SklearnLearner(TABLE, LogisticRegression()).repeats == 1
-        assert choose("auto").repeats == 1
-        assert choose("auto", effort=EFFORTS["best"]).repeats == 2
-
-    def test_scores_are_averaged(self):
-        one, two = (FoldModels(np.full((2, 2), value), Constant((1.0,))) for value in (0.2, 0.6))
-        assert mean_scores([one, two]) == pytest.approx(np.full((2, 2), 0.4))
-        assert mean_scores([one]) is one.scores

@@ -32,7 +32,7 @@ from osls.training.cost import Cost, estimate_cost
 from osls.training.effort import EFFORTS
 from osls.training.learners import FoldModels, Learner, NetworkLearner, cross_fit_all
 from osls.training.predictors import Constant
-from osls.training.roles import Roles, calibrated, class_work, joint_tasks, mean_scores, network_of
+from osls.training.roles import Roles, calibrated, class_work, joint_task, network_of
 from osls.training.sampling import Split, assign_folds
 
 __all__ = ["PULSE"]
@@ -77,7 +77,7 @@ class PULSE(Growing, Findings):
     effort : {"balanced", "quick", "best"}, default="balanced"
         How much work the cross-fit recipe may be (:mod:`osls.training.effort` has the table): "quick" is a
         first look with small forests (a linear model if sparse), for shares that may be several points off;
-        "best" trains larger models for longer and the joint model twice, at two to four times the time.
+        "best" trains larger models for longer, at two to three times the time of "balanced".
     n_folds : int, optional
         Folds of the cross-fit recipe; by default five, three with "quick", fewer for very many rows.
     rounds : int, optional
@@ -369,17 +369,15 @@ class PULSE(Growing, Findings):
         # Step 3: label shift, from a model that has the target itself as its last class.
         source_fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
         classes = class_work(source_learner, task.y, task.row_weight, source_fold, task.k, task.rng)
-        folds = (n_folds, task.rng, task.copy_of)
-        domains = joint_tasks(task.y, task.row_weight, m, *folds, learner.repeats)
-        f_s, *joint = cross_fit_all([classes, *((learner, each) for each in domains)])
+        domains = joint_task(task.y, task.row_weight, m, n_folds, task.rng, task.copy_of)
+        f_s, joint = cross_fit_all([classes, (learner, domains)])
         f_s = self._calibrated(f_s, task, source_fold)
-        joint_scores = mean_scores(joint)
         scores = HeldOutScores(
             task.y,
             f_s.scores[:n],
             f_s.scores[n:],
-            joint_scores[:n],
-            joint_scores[n:],
+            joint.scores[:n],
+            joint.scores[n:],
             task.weight,
             task.copies,
         )
@@ -389,7 +387,7 @@ class PULSE(Growing, Findings):
         # Step 5: the novel share from out-of-fold domain scores, then the discriminator with it fixed.
         novel_share, test = self._novel_share(scores, marginal, task)
         known_t = scores.domain(marginal)[1]
-        going_on = {"fold": domains[0].fold, "start": joint[0].predictor} if self._roles.warm else {}
+        going_on = {"fold": domains.fold, "start": joint.predictor} if self._roles.warm else {}
         f_d = self._discriminate(learner, task, problem, known_t, novel_share, n_folds, advance, going_on)
         # Step 6: combine.
         combined = Combined(f_s.predictor, f_d.predictor, marginal / task.source_marginal)

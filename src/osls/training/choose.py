@@ -105,8 +105,7 @@ def choose_learner(
         def half(amount: float = 1) -> None:
             advance(amount / 2)
 
-        beside = linear if sparse.issparse(X) else trees_beside_networks
-        return Blend(network(half), beside(half), effort.repeats)
+        return Blend(network(half), linear(half) if sparse.issparse(X) else trees_beside_networks(half))
 
     _check_spec(spec)
     if is_network(spec) and not (X.ndim == 2 and spec in ("auto", "mlp")):

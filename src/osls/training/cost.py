@@ -109,7 +109,7 @@ def estimate_cost(
     seconds, memory = _of_bootstrap(shape, rng), _of_rows(X, shape)
     for each in (learner.first, learner.second) if isinstance(learner, Blend) else (learner,):
         if isinstance(each, NetworkLearner):
-            more = _of_networks(each, labels, shape, learner.repeats)
+            more = _of_networks(each, labels, shape)
         elif isinstance(each, SklearnLearner):
             more = _of_models(each, labels, shape)
         else:
@@ -132,7 +132,7 @@ def _seconds(work: Callable[[], Any]) -> float:
     return min(taken)
 
 
-def _of_networks(learner: NetworkLearner, labels: Ints, shape: _Shape, repeats: int) -> Cost:
+def _of_networks(learner: NetworkLearner, labels: Ints, shape: _Shape) -> Cost:
     """The source classifier and the joint model take all steps, each round goes on for a part of them."""
     schedule = learner.schedule.over(round(shape.trained * shape.rows))
     networks = learner.new_networks(shape.n_folds, shape.k + 1)
@@ -147,7 +147,7 @@ def _of_networks(learner: NetworkLearner, labels: Ints, shape: _Shape, repeats: 
 
     # A training of one step has all that is set up once.
     step = max(steps(1 + _STEPS) - steps(1), 1e-6) / _STEPS
-    taken = (1 + repeats) * schedule.steps + shape.rounds * schedule.continued().steps
+    taken = 2 * schedule.steps + shape.rounds * schedule.continued().steps
     # Rows of the target are scored by the source classifiers of all folds, others by one network each.
     scored = (2 + shape.rounds) * shape.rows / shape.n_folds + shape.m
     seconds = step * (taken + scored / schedule.batch_size / _PASSES_A_STEP)

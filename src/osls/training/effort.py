@@ -33,8 +33,6 @@ class Effort:
         Whether a network is blended with the trees; without it the trees are alone.
     epochs, width : int
         How long an MLP is trained, and how wide it is from 4,000 rows on.
-    repeats : int
-        How often a joint model with networks is fitted, each time with other folds.
     warm : bool
         Whether the networks of the refits go on from those of the joint model.
     """
@@ -47,7 +45,6 @@ class Effort:
     networks: bool = True
     epochs: int = 8
     width: int = 192
-    repeats: int = 1
     warm: bool = True
 
     def folds_for(self, n_rows: int) -> int:
@@ -60,5 +57,5 @@ class Effort:
 EFFORTS = {
     "balanced": Effort(),
     "quick": Effort(n_folds=3, rounds=1, n_bootstrap=50, trees=50, networks=False),
-    "best": Effort(rounds=3, trees=200, blended_trees=(200, 200), epochs=16, width=256, repeats=2),
+    "best": Effort(rounds=3, trees=200, blended_trees=(200, 200), epochs=16, width=256),
 }

@@ -23,7 +23,6 @@ import torch
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils import resample
@@ -49,10 +48,6 @@ from osls.training.sampling import EpochSampler
 from osls.training.trainer import Plateau, Schedule, Trainer, as_tensor, scoring_chunk, seeded
 
 NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
-# Models that are means of independent parts: into how many they are divided to score several times, if each
-# part has so many trees.
-_FORESTS = (ExtraTreesClassifier, RandomForestClassifier)
-_FOREST_REPEATS, _LEAST_TREES = 4, 25
 
 
 @saveable
@@ -70,9 +65,8 @@ class FoldTask:
 
     ``start`` are models of the same learner and the same folds, which saw no row of their fold either: a
     network goes on from their weights and needs fewer steps. ``ranked`` says that the scores are only
-    ranked, or averaged over many rows, so that a smaller forest will do. ``part`` says that this is a part of
-    the work: the scores are averaged with those of other folds, and a part of a forest will do. With
-    ``keep=False`` only the scores are wanted, and a model is forgotten when it has scored its fold.
+    ranked, or averaged over many rows, so that a smaller forest will do. With ``keep=False`` only the scores
+    are wanted, and a model is forgotten when it has scored its fold.
     """
 
     y: Ints
@@ -82,7 +76,6 @@ class FoldTask:
     seed: int
     start: Predictor | None = None
     ranked: bool = False
-    part: float = 1.0
     keep: bool = True
 
     @property
@@ -98,9 +91,6 @@ class Learner(ABC):
     """
 
     advance: Advance = staticmethod(no_progress)
-    # How often it is worth cross-fitting the joint model, each time with other folds: the mean of the scores
-    # ranks better than those of one division into folds.
-    repeats: int = 1
 
     @abstractmethod
     def parts(self, task: FoldTask) -> list[Part]:
@@ -205,8 +195,7 @@ class NetworkLearner(Learner):
         def part(folds: list[int]) -> Part:
             own = networks.some(folds) if isinstance(networks, StackedMLP) and len(stacks) > 1 else networks
             options = (folds, own, schedule, ends, watch, task.seed)
-            progress = task.part * len(folds) / task.n_folds
-            return Part(train_stack, (*arrays, *options), self.advance, progress)
+            return Part(train_stack, (*arrays, *options), self.advance, len(folds) / task.n_folds)
 
         return [part(folds) for folds in stacks]
 
@@ -339,22 +328,16 @@ class SklearnLearner(Learner):
         self.X = X if self.encoder is None else self.encoder(X)
         self.estimator = estimator
         self.light = estimator if light is None else light
-        # A forest can be divided among the repeats, which then cost nothing.
-        if isinstance(self.light, _FORESTS):
-            self.repeats = int(np.clip(self.light.n_estimators // _LEAST_TREES, 1, _FOREST_REPEATS))
         # Whether max_iter is meant to stop the estimator early, so that its warning is suppressed.
         self.early_stop = early_stop
         self.advance = advance
 
     def parts(self, task: FoldTask) -> list[Part]:
         estimator = self.light if task.ranked else self.estimator
-        if task.part < 1 and isinstance(estimator, _FORESTS):
-            size = max(1, round(task.part * estimator.n_estimators))
-            estimator = clone(estimator).set_params(n_estimators=size)
         options = (estimator, self.early_stop, task.keep, task.n_classes, task.seed)
         arrays = (self.X, task.y, task.weight, task.fold)
         return [
-            Part(_fit_fold, (*arrays, *options, f), self.advance, task.part / task.n_folds)
+            Part(_fit_fold, (*arrays, *options, f), self.advance, 1 / task.n_folds)
             for f in range(task.n_folds)
         ]
 
@@ -435,10 +418,9 @@ class Blend(Learner):
     The loss on the held-out labels of the task (never the target's classes) decides.
     """
 
-    def __init__(self, first: Learner, second: Learner, repeats: int = 1):
+    def __init__(self, first: Learner, second: Learner):
         self.first = first
         self.second = second
-        self.repeats = repeats
 
     def parts(self, task: FoldTask) -> list[Part]:
         return [part for learner, own in self._used(task) for part in learner.parts(own)]

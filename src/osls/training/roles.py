@@ -6,7 +6,6 @@ from the target, as the *joint* model, and then known from novel (:mod:`osls.pu`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -22,7 +21,7 @@ from osls.training.learners import Fitted, FoldModels, FoldTask, Learner, Networ
 from osls.training.predictors import Constant, Networks, Predictor, Tempered
 from osls.training.sampling import assign_folds
 
-__all__ = ["Roles", "calibrated", "class_work", "joint_tasks", "mean_scores", "network_of"]
+__all__ = ["Roles", "calibrated", "class_work", "joint_task", "network_of"]
 
 
 @dataclass(frozen=True)
@@ -170,36 +169,18 @@ def class_work(
     return learner, FoldTask(y, weight, fold, n_classes, int(rng.integers(2**31)))
 
 
-def joint_tasks(
-    y: Ints,
-    weight: Floats,
-    n_target: int,
-    n_folds: int,
-    rng: np.random.Generator,
-    copy_of: Ints | None,
-    repeats: int = 1,
-) -> list[FoldTask]:
-    """What the joint model learns: the source's classes against the target, all with equal weight.
-
-    Each of the ``repeats`` has other folds; the scores are to be averaged.
-    """
+def joint_task(
+    y: Ints, weight: Floats, n_target: int, n_folds: int, rng: np.random.Generator, copy_of: Ints | None
+) -> FoldTask:
+    """What the joint model learns: the source's classes against the target, all with equal weight."""
     k = int(y.max()) + 1
     y = np.concatenate([y, np.full(n_target, k)])
     weight = np.concatenate([weight, np.ones(n_target)])
     weight *= len(y) / (k + 1) / np.bincount(y, weight)[y]
-
-    def task() -> FoldTask:
-        fold = assign_folds(y, n_folds, rng, copy_of)
-        seed = int(rng.integers(2**31))
-        # Its scores are all that is needed of it, but its networks may go on learning known against novel.
-        return FoldTask(y, weight, fold, k + 1, seed, ranked=True, part=1 / repeats, keep=False)
-
-    return [task() for _ in range(repeats)]
-
-
-def mean_scores(models: Sequence[FoldModels]) -> Floats:
-    """Mean of the scores of several cross-fittings; those of one are not copied."""
-    return models[0].scores if len(models) == 1 else np.mean([each.scores for each in models], axis=0)
+    fold = assign_folds(y, n_folds, rng, copy_of)
+    seed = int(rng.integers(2**31))
+    # Its scores are all that is needed of it, but its networks may go on learning known against novel.
+    return FoldTask(y, weight, fold, k + 1, seed, ranked=True, keep=False)
 
 
 def calibrated(
