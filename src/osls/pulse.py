@@ -177,6 +177,7 @@ class PULSE(Growing, Findings):
         "rounds": AtLeast(1, optional=True),
         "max_steps": AtLeast(1, optional=True),
         "patience": AtLeast(1, optional=True),
+        "novel_level": Between(0, 1, closed=True),
         "level": Between(0, 1),
         "n_bootstrap": AtLeast(2, optional=True),
     }
