@@ -136,7 +136,9 @@ def fit_problem(problem: Problem, options: AdaptOptions, say: Callable[[str], No
             say(line)
     else:
         say("Fitting")
-    notes = fit_quietly(model, X, problem.labels, X_target)
+    notes = [*encoder.warnings_, *fit_quietly(model, X, problem.labels, X_target)]
+    if options.effort == "quick":
+        notes.append(_QUICK_NOTE)
     settings = _settings(problem, options, encoder, time.perf_counter() - started)
     adapted = Adapted(
         encoder,
@@ -145,11 +147,14 @@ def fit_problem(problem: Problem, options: AdaptOptions, say: Callable[[str], No
         "text" if encoder.kind_ == "text" else problem.kind,
         problem.label,
         tuple(problem.ids.columns),
-        {**settings, "source_share": (problem.class_counts / problem.n_source).tolist()},
+        # The notes are kept for osls absorb, whose answer they hold for as well.
+        {
+            **settings,
+            "source_share": (problem.class_counts / problem.n_source).tolist(),
+            "notes": notes,
+        },
     )
-    if options.effort == "quick":
-        notes.append(_QUICK_NOTE)
-    return Fit(problem, adapted, X_target, (*problem.warnings, *encoder.warnings_, *notes), settings)
+    return Fit(problem, adapted, X_target, (*problem.warnings, *notes), settings)
 
 
 # -- Rows to features -------------------------------------------------------------------------------
