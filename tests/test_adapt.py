@@ -541,6 +541,19 @@ class TestCommandLine:
         assert result.stderr.count("\n") == 1
         assert sorted(path.name for path in run.iterdir()) == before
 
+    def test_predict_says_what_the_model_does_not_know(self, run, tmp_path):
+        # Several batches make one note, and the answers in Python come with the same one.
+        TARGET.assign(fever=np.nan).to_csv(tmp_path / "cold.csv", index=False)
+        words = ["predict", run / "run", tmp_path / "cold.csv", "--out", tmp_path / "p.csv"]
+        result = CliRunner().invoke(app, [*map(str, words)])
+        assert result.exit_code == 0
+        assert "cold.csv: there is no value at all of 'fever'. Medians stand" in result.stderr
+        assert result.stderr.count("\n") == 1
+        with pytest.warns(UserWarning, match="the rows: there is no value at all of 'fever'"):
+            load(run / "run" / "model").predict(TARGET.assign(fever=np.nan))
+        words[2] = run / "new.csv"
+        assert CliRunner().invoke(app, [*map(str, words), "--overwrite"]).stderr == ""
+
     def test_predict_refuses_what_is_no_model(self, run, tmp_path):
         save(PULSE(), tmp_path / "bare")
         for folder in (tmp_path / "nothing", run, tmp_path / "bare"):

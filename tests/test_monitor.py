@@ -400,6 +400,16 @@ def test_a_page_that_cannot_be_written_is_an_error_without_an_alarm(run, tmp_pat
     assert monitor_command(run, tmp_path, *weeks(run, 0)).exit_code == 2
 
 
+def test_a_batch_that_the_model_does_not_know_is_noted(run, tmp_path):
+    rows, _ = people(np.random.default_rng(1), MIX, 400)
+    rows.assign(city="Paris").to_parquet(tmp_path / "abroad.parquet")
+    result = monitor_command(run, tmp_path, *weeks(run, 0), tmp_path / "abroad.parquet")
+    assert result.stderr.count("Note:") == 1
+    assert "abroad.parquet: 'city' is unknown to the model in 400 of 400 rows (such as 'Paris')" in (
+        result.stderr
+    )
+
+
 def test_a_copy_is_not_counted_twice_and_a_changed_file_is_new(run, tmp_path):
     copy = tmp_path / "copy.parquet"
     copy.write_bytes(weeks(run, 0)[0].read_bytes())

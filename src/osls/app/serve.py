@@ -23,7 +23,7 @@ from osls._core.arrays import AnyArray, Floats
 from osls._core.extras import require
 from osls.app.export import to_onnx
 from osls.app.files.reader import InputError, Place, missing_columns
-from osls.app.predict import Adapted, load_to_answer
+from osls.app.predict import Adapted, Familiarity, load_to_answer
 from osls.app.tables.table_encoder import TableEncoder
 from osls.pulse import PULSE
 from osls.training.predictors import SklearnModels
@@ -101,6 +101,12 @@ class _Service:
             "osls_requests", "Requests answered.", ["status"], registry=self.registry
         )
         self.rows = prometheus.Counter("osls_rows", "Rows predicted.", ["class"], registry=self.registry)
+        self.unfamiliar = prometheus.Counter(
+            "osls_unfamiliar",
+            "Values that are missing, or none of the words that the model learned.",
+            ["column", "what"],
+            registry=self.registry,
+        )
         self.seconds = prometheus.Histogram("osls_seconds", "Seconds a request.", registry=self.registry)
 
     def answering(self, predict: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
@@ -146,6 +152,7 @@ class _Service:
         given = set().union(*rows)
         self._check_columns(given)
         proba = self.predict(self._features(rows))
+        self._count_unfamiliar(rows)
         best = proba.argmax(axis=1)
         classes, ids = self.adapted.classes, [name for name in self.adapted.ids if name in given]
         for j, count in enumerate(np.bincount(best, minlength=len(classes)).tolist()):
@@ -166,6 +173,14 @@ class _Service:
         encoder = self.adapted.encoder
         plain = encoder.transform_records(rows) if isinstance(encoder, TableEncoder) else None
         return encoder.transform(pd.DataFrame(rows), _REQUEST) if plain is None else plain
+
+    def _count_unfamiliar(self, rows: list[Mapping[str, Any]]) -> None:
+        """Count values that the fit did not meet: an answer has no room for a note on its columns."""
+        values = {name: [row.get(name) for row in rows] for name in self.columns}
+        for name, found in Familiarity(self.adapted).add(values).items():
+            for what, count in (("missing", found.missing), ("unknown", found.unseen)):
+                if count:
+                    self.unfamiliar.labels(name, what).inc(count)
 
     def _check_columns(self, given: set[str]) -> None:
         if missing := [column for column in self.columns if column not in given]:

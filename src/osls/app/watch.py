@@ -28,7 +28,7 @@ from osls.app.files.guards import check_regular
 from osls.app.files.opening import is_table_file
 from osls.app.files.reader import InputError
 from osls.app.options import MonitorOptions
-from osls.app.predict import Adapted, load_to_answer, open_for
+from osls.app.predict import Adapted, Familiarity, load_to_answer, open_for, print_note
 from osls.app.report.page import write_atomically
 from osls.app.report.timeline import alarm_words, render_timeline
 from osls.app.report.wording import percent, percent_range, shown
@@ -108,12 +108,17 @@ class _Session:
                 same = "" if before.name == path.name else f" (as {shown(before.name)})"
                 self.say(f"{path.name}: counted already{same}")
                 return
-        _, batches = open_for(self.adapted, path, self.options.reading)
-        proba = np.concatenate([self.adapted.predict_proba(batch, place) for place, batch in batches])
+        rows, batches = open_for(self.adapted, path, self.options.reading)
+        familiarity, parts = Familiarity(self.adapted), []
+        for place, batch in batches:
+            parts.append(self.adapted.predict_proba(batch, place))
+            familiarity.add(batch)
+        proba = np.concatenate(parts)
         origin["added"] = datetime.now(UTC).isoformat(timespec="seconds")
         # Counted, told and remembered for the exit code, or none of it.
         with _uninterrupted():
             self._count(self.monitor.update(path.name, proba, origin=origin))
+            print_note(familiarity.note(rows.name))
 
     def _count(self, report: BatchReport) -> None:
         """Keep the state with a new batch, and say what it shows."""
