@@ -291,6 +291,7 @@ def test_what_is_no_batch_is_refused_and_not_counted(proba, match):
         ({"level": 1.0}, "level"),
         ({"against": "yesterday"}, "against"),
         ({"n_bootstrap": 1}, "n_bootstrap"),
+        ({"seed": -1}, "seed must be a whole number, at least 0; got -1"),
     ],
 )
 def test_parameters_are_checked(arguments, match):
@@ -408,6 +409,27 @@ def test_a_batch_that_the_model_does_not_know_is_noted(run, tmp_path):
     assert "abroad.parquet: 'city' is unknown to the model in 400 of 400 rows (such as 'Paris')" in (
         result.stderr
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        # The history beside the page would take the place of the default state, monitor.json.
+        (["--out", "monitor.html"], "monitor.json: would be the history beside --out (.json) and --state"),
+        (["--out", "page.csv"], "page.csv: would be the page of --out and the history"),
+        (["--out", "page.html", "--prometheus", "page.csv"], "page.csv: would be the history"),
+        (["--out", "week.html"], "week.csv: would be overwritten, as the history beside --out (.csv) has"),
+    ],
+)
+def test_no_file_is_written_over_another(run, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    people(np.random.default_rng(1), MIX, 50)[0].to_csv("week.csv", index=False)
+    before = (tmp_path / "week.csv").read_bytes()
+    result = CliRunner().invoke(app, ["monitor", str(run / "run"), "week.csv", *words])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["week.csv"]
+    assert (tmp_path / "week.csv").read_bytes() == before
 
 
 def test_a_copy_is_not_counted_twice_and_a_changed_file_is_new(run, tmp_path):

@@ -151,6 +151,8 @@ class Monitor:
             raise ValueError(f"against must be 'fit' or 'first'; got {against!r}.")
         if n_bootstrap < 2:
             raise ValueError(f"n_bootstrap must be at least 2; got {n_bootstrap}.")
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise ValueError(f"seed must be a whole number, at least 0; got {seed!r}.")
         self.level, self.against, self.n_bootstrap, self.seed = level, against, n_bootstrap, seed
         proba = None if reference_proba is None else self._checked(reference_proba, "reference_proba")
         self.weight = np.ones(len(self.classes)) if proba is None else even_out(proba, self.marginal)
@@ -308,6 +310,7 @@ class Monitor:
                 "start a new state or use the osls that wrote it."
             )
         try:
+            _check_whole(state["seed"], 0, "seed")
             monitor = cls(
                 state["marginal"],
                 state["classes"],
@@ -316,7 +319,6 @@ class Monitor:
                 n_bootstrap=state["n_bootstrap"],
                 seed=state["seed"],
             )
-            _check_whole(state["seed"], 0, "seed")
             monitor.weight = _weights(state["weight"], len(monitor.classes))
             if state["fit_interval"] is not None:
                 monitor.fit_interval = _shares(state["fit_interval"], len(monitor.classes), "fit_interval", 2)

@@ -44,6 +44,7 @@ def run_monitor(options: MonitorOptions) -> bool:
         raise InputError("no batches; give files, or a folder with --watch.")
     if options.watch is not None and not options.watch.is_dir():
         raise InputError(f"{options.watch}: no such folder; give --watch a folder.")
+    _refuse_overwriting(options)
     if options.webhook is not None:
         check_webhook(options.webhook)
     if options.prometheus is not None:
@@ -56,6 +57,29 @@ def run_monitor(options: MonitorOptions) -> bool:
             )
     with only_writer(options.state):
         return _run(options)
+
+
+def _refuse_overwriting(options: MonitorOptions) -> None:
+    """Raise if two of the files that are written are one, or if one of them is a batch."""
+    out = options.out
+    written = {
+        "the page of --out": out,
+        "the history beside --out (.csv)": out.with_suffix(".csv"),
+        "the history beside --out (.json)": out.with_suffix(".json"),
+        "--state": options.state,
+    }
+    if options.prometheus is not None:
+        written["--prometheus"] = options.prometheus
+    taken: dict[Path, str] = {}
+    for what, path in written.items():
+        other = taken.setdefault(path.resolve(), what)
+        if other != what:
+            raise InputError(f"{path}: would be {other} and {what} at once; name one of them differently.")
+    for batch in options.batches:
+        if (name := Path(batch).resolve()) in taken:
+            raise InputError(
+                f"{batch}: would be overwritten, as {taken[name]} has the same name; change that name."
+            )
 
 
 def _run(options: MonitorOptions) -> bool:
