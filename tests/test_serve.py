@@ -133,6 +133,14 @@ class TestServe:
             ("predict", b'{"fever": 1, "ward": "a"}', 422, "'cough', which the model needs; add it."),
             ("predict", b"{}", 422, "'fever', which the model needs, nor 'cough', 'ward'; add them."),
             ("predict", b'{"fever": 1, "cough": 1, "wards": "a"}', 422, "did you mean 'wards'?"),
+            # A row is answered or refused whatever the other rows hold.
+            (
+                "batch",
+                b'[{"fever": 1, "cough": 1, "ward": "a"}, {"fever": 1}]',
+                422,
+                "row 2: there is no column 'cough', which the model needs, nor 'ward'; add them.",
+            ),
+            ("predict", b'{"fever": 1, "cough": 1, "ward": ["north"]}', 422, "'ward' holds a list"),
             (
                 "predict",
                 b'{"fever": "hot", "cough": 1, "ward": "north"}',

@@ -149,12 +149,11 @@ class _Service:
             raise Refused(413, f"the request has {len(rows)} rows, at most {self.limits.rows} are taken.")
         if not rows:
             return []
-        given = set().union(*rows)
-        self._check_columns(given)
+        self._check_columns(rows)
         proba = self.predict(self._features(rows))
         self._count_unfamiliar(rows)
         best = proba.argmax(axis=1)
-        classes, ids = self.adapted.classes, [name for name in self.adapted.ids if name in given]
+        classes, ids = self.adapted.classes, self._ids_of(rows)
         for j, count in enumerate(np.bincount(best, minlength=len(classes)).tolist()):
             if count:
                 self.rows.labels(classes[j]).inc(count)
@@ -182,9 +181,18 @@ class _Service:
                 if count:
                     self.unfamiliar.labels(name, what).inc(count)
 
-    def _check_columns(self, given: set[str]) -> None:
-        if missing := [column for column in self.columns if column not in given]:
-            raise Refused(422, missing_columns(missing, given - set(self.columns)))
+    def _ids_of(self, rows: list[Mapping[str, Any]]) -> list[str]:
+        """The id columns that any row has."""
+        return [name for name in self.adapted.ids if any(name in row for row in rows)]
+
+    def _check_columns(self, rows: list[Mapping[str, Any]]) -> None:
+        """Refuse a row without a column that the model needs, whatever the other rows have."""
+        needed = set(self.columns)
+        for number, row in enumerate(rows, 1):
+            if not needed <= row.keys():
+                missing = [column for column in self.columns if column not in row]
+                where = f"row {number}: " if len(rows) > 1 else ""
+                raise Refused(422, where + missing_columns(missing, row.keys() - needed))
 
     async def health(self, request: Any) -> Any:
         """Say that the model is loaded, and what it needs."""

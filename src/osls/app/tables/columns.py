@@ -24,6 +24,7 @@ from osls.app.tables.parsing import (
     as_strings,
     is_plain_number,
     refuse_doubtful,
+    refuse_nested,
     wrong_value,
 )
 from osls.datasets import encoders
@@ -175,6 +176,7 @@ class Categories:
         return cls(name, levels, len(levels) < len(order), bool(pooled.isna().any()))
 
     def encode(self, frame: pd.DataFrame, place: Place) -> AnyArray:
+        refuse_nested(frame[self.name], place)
         values = as_strings(frame[self.name])
         codes = pd.Index(self.levels).get_indexer(pd.Index(values))
         return self.features(codes, values.isna().to_numpy())
@@ -303,6 +305,7 @@ class TfIdf:
         return cls(name, np.where(seen_in > 1, idf, 0.0).astype(np.float32))
 
     def encode(self, frame: pd.DataFrame, place: Place) -> Any:
+        refuse_nested(frame[self.name], place)
         counts = _count_words(as_strings(frame[self.name]))
         counts.data = (1 + np.log(counts.data)) * self.idf[counts.indices]
         counts.eliminate_zeros()
@@ -338,6 +341,7 @@ class MiniLM:
     name: str
 
     def encode(self, frame: pd.DataFrame, place: Place) -> AnyArray:
+        refuse_nested(frame[self.name], place)
         texts = as_strings(frame[self.name]).fillna("")
         return np.asarray(_sentence_encoder()(texts.tolist()), dtype=np.float32)
 
