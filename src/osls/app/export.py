@@ -57,9 +57,9 @@ def to_onnx(model: Adapted | PULSE) -> bytes:
     Parameters
     ----------
     model : Adapted or PULSE
-        ``answer.adapted`` of :func:`osls.adapt`, what :func:`osls.load` reads from the folder of a run, or a
-        fitted :class:`osls.PULSE`. Models of tables: columns of numbers, categories and dates. Pictures,
-        texts and networks or estimators of another kind are refused with a sentence.
+        ``answer.adapted`` of :func:`osls.adapt`, what :func:`osls.load` reads from the folder ``model`` of a
+        run, or a fitted :class:`osls.PULSE`. Models of tables: columns of numbers, categories and dates.
+        Pictures, texts and networks or estimators of another kind are refused with a sentence.
 
     Returns
     -------

@@ -55,7 +55,7 @@ def make_app(adapted: Adapted, limits: Limits, hosts: tuple[str, ...] = ("*",)) 
     Parameters
     ----------
     adapted : Adapted
-        As :func:`osls.load` reads it from the folder of a run.
+        As :func:`osls.load` reads it from the folder ``model`` of a run.
     limits : Limits
         Rows and bytes of a request.
     hosts : tuple of str
