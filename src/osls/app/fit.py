@@ -22,7 +22,7 @@ from osls.app.options import QUICK_ROWS, AdaptOptions
 from osls.app.output import AdaptAnswer
 from osls.app.predict import Adapted, tabulate
 from osls.app.tables.pictures import PictureEncoder
-from osls.app.tables.problem import Problem
+from osls.app.tables.problem import Problem, made_columns
 from osls.app.tables.table_encoder import TableEncoder
 from osls.pulse import PULSE
 from osls.training.cost import Cost
@@ -177,8 +177,12 @@ def _encode(problem: Problem, options: AdaptOptions) -> tuple[_Encoder, AnyArray
 
 
 def _with_detected_ids(problem: Problem, encoder: _Encoder) -> Problem:
-    """Carry columns that name the row into the predictions as well; the user may not have thought of it."""
-    columns = [name for name in getattr(encoder, "id_columns_", []) if name not in problem.ids.columns]
+    """Carry columns that name the row into the predictions as well; the user may not have thought of it.
+
+    Not those that are called like a column of the predictions: nobody asked for them.
+    """
+    taken = {*problem.ids.columns, *made_columns(np.unique(problem.labels).tolist())}
+    columns = [name for name in getattr(encoder, "id_columns_", []) if name not in taken]
     if not columns:
         return problem
     detected = problem.target.read(columns).reset_index(drop=True)
