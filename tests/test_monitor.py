@@ -291,6 +291,8 @@ def test_what_is_no_batch_is_refused_and_not_counted(proba, match):
         ({"level": 1.0}, "level"),
         ({"against": "yesterday"}, "against"),
         ({"n_bootstrap": 1}, "n_bootstrap"),
+        ({"reference_interval": [[0, 1]]}, r"reference_interval must have two ends .* got shape \(1, 2\)"),
+        ({"reference_interval": [[0, 40], [60, 100]]}, "must be shares, from 0 to 1; got"),
         ({"seed": -1}, "seed must be a whole number, at least 0; got -1"),
     ],
 )
