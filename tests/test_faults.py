@@ -371,6 +371,9 @@ class TestReadOnly:
 
 def test_the_demo_says_so_before_it_fits(tmp_path):
     (tmp_path / "notes").write_text("mine")
+    result = invoke("demo", "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "is a folder; name a file with --out." in result.stderr
     result = invoke("demo", "--out", tmp_path / "notes" / "demo.html")
     assert result.exit_code == 2
     assert "is no folder" in result.stderr

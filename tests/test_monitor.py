@@ -434,6 +434,14 @@ def test_no_file_is_written_over_another(run, tmp_path, monkeypatch, words, mess
     assert (tmp_path / "week.csv").read_bytes() == before
 
 
+def test_a_folder_is_no_state(run, tmp_path):
+    words = ["monitor", run / "run", *weeks(run, 1), "--state", tmp_path, "--out", tmp_path / "timeline.html"]
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code == 2
+    assert "is a folder; name a file with --state." in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_copy_is_not_counted_twice_and_a_changed_file_is_new(run, tmp_path):
     copy = tmp_path / "copy.parquet"
     copy.write_bytes(weeks(run, 0)[0].read_bytes())

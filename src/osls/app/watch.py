@@ -27,6 +27,7 @@ from osls.app.files.arrival import at_hand
 from osls.app.files.guards import check_regular
 from osls.app.files.opening import is_table_file
 from osls.app.files.reader import InputError
+from osls.app.files.staging import refuse_folder
 from osls.app.options import MonitorOptions
 from osls.app.predict import Adapted, Familiarity, load_to_answer, open_for, print_note
 from osls.app.report.page import write_atomically
@@ -44,6 +45,7 @@ def run_monitor(options: MonitorOptions) -> bool:
         raise InputError("no batches; give files, or a folder with --watch.")
     if options.watch is not None and not options.watch.is_dir():
         raise InputError(f"{options.watch}: no such folder; give --watch a folder.")
+    refuse_folder(options.state, "--state")
     _refuse_overwriting(options)
     if options.webhook is not None:
         check_webhook(options.webhook)
