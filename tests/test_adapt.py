@@ -168,6 +168,19 @@ def test_polars_and_paths_give_the_same_answer(tmp_path):
     np.testing.assert_allclose(from_files.target_share, from_pandas.target_share, atol=1e-3)
 
 
+@pytest.mark.parametrize("name", ["predicted", "group", "p_flu", "row"])
+def test_an_id_that_nobody_named_does_not_stand_in_for_an_answer(name, tmp_path):
+    sides = (
+        side.assign(**{name: [f"{len(side)}-{i}" for i in range(len(side))]}) for side in (SOURCE, TARGET)
+    )
+    answer = adapt(*sides, label="kind", **QUICK)
+    made = ["predicted", "novel", "group", "p_cold", "p_flu"]
+    assert answer.predictions.columns.tolist() == ["row", *made]
+    answer.write(tmp_path / "run")
+    assert pd.read_parquet(tmp_path / "run" / "predictions.parquet").columns.tolist() == ["row", *made]
+    assert (answer.predictions["row"].iloc[0] == "400-0") == (name == "row")
+
+
 def test_large_sides_are_sampled_and_every_row_is_answered():
     found = adapt(SOURCE, TARGET, "kind", max_rows=250, **QUICK)
     assert len(found.predictions) == len(found.target_rows) == found.features_target.shape[0] == 400
@@ -540,6 +553,19 @@ class TestCommandLine:
         assert message in result.stderr
         assert result.stderr.count("\n") == 1
         assert sorted(path.name for path in run.iterdir()) == before
+
+    def test_predict_says_what_the_model_does_not_know(self, run, tmp_path):
+        # Several batches make one note, and the answers in Python come with the same one.
+        TARGET.assign(fever=np.nan).to_csv(tmp_path / "cold.csv", index=False)
+        words = ["predict", run / "run", tmp_path / "cold.csv", "--out", tmp_path / "p.csv"]
+        result = CliRunner().invoke(app, [*map(str, words)])
+        assert result.exit_code == 0
+        assert "cold.csv: there is no value at all of 'fever'. Medians stand" in result.stderr
+        assert result.stderr.count("\n") == 1
+        with pytest.warns(UserWarning, match="the rows: there is no value at all of 'fever'"):
+            load(run / "run" / "model").predict(TARGET.assign(fever=np.nan))
+        words[2] = run / "new.csv"
+        assert CliRunner().invoke(app, [*map(str, words), "--overwrite"]).stderr == ""
 
     def test_predict_refuses_what_is_no_model(self, run, tmp_path):
         save(PULSE(), tmp_path / "bare")

@@ -57,6 +57,23 @@ class TestEstimate:
         few, many = (PULSE(effort="quick").estimate_cost(X[:n], y[:n], X[:n]) for n in (2_000, 200_000))
         assert 50 < many.memory / few.memory < 200
 
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"y": np.zeros(5)}, "X and y have inconsistent numbers of samples: .* and 5 labels"),
+            ({"X_target": np.zeros((50, 3))}, "X_target has 3 features but X has 4"),
+            ({"X_target": np.zeros(50)}, "X_target: Expected 2D array"),
+            ({"X": np.full((100, 4), "a"), "y": np.arange(100) % 2}, "X: could not convert"),
+        ],
+    )
+    def test_what_fit_refuses_is_refused_in_the_same_words(self, change, message):
+        X = np.random.default_rng(0).normal(size=(100, 4))
+        model, rows = PULSE(effort="quick"), {"X": X, "y": np.arange(100) % 2, "X_target": X} | change
+        for call in (model.estimate_cost, model.fit):
+            with pytest.raises(ValueError, match=message):
+                call(**rows)
+        assert not hasattr(model, "n_features_in_")
+
     def test_other_recipes_are_refused(self, problem):
         with pytest.raises(ValueError, match="recipe='cross-fit'"):
             PULSE(recipe="paper").estimate_cost(problem.X_source, problem.y_source, problem.X_target)

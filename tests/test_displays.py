@@ -92,6 +92,13 @@ def test_the_other_way_in_is_named(display, model, answer):
         display.from_answer(model)
 
 
+@pytest.mark.parametrize("display", [MixDisplay, NoveltyDisplay])
+@pytest.mark.parametrize("given", [PULSE(), None])
+def test_what_is_not_fitted_is_named(display, given):
+    with pytest.raises(TypeError, match="not a fitted adapter; fit it with X_target first"):
+        display.from_estimator(given)
+
+
 def test_scores_of_both_sides(model, answer, rows):
     def labels(display: NoveltyDisplay) -> list[str]:
         return [text.get_text() for text in display.ax_.get_legend().get_texts()]
@@ -122,6 +129,9 @@ def test_batches(model):
     monitor = Monitor(model.target_marginal_, names, reference_proba=model.target_proba_)
     for day in range(3):
         monitor.update(f"day {day}", model.target_proba_)
+    for place in (len(names), "-1"):
+        with pytest.raises(ValueError, match=f"class_index must be a whole number from -{len(names)} to"):
+            TimelineDisplay.from_monitor(monitor, class_index=place)
     display = TimelineDisplay.from_monitor(monitor)
     assert len(display.ax_.collections) == 3
     assert display.ax_.get_ylabel() == "share of -1"

@@ -170,6 +170,10 @@ class TestOnnx:
         )
         with pytest.raises(ValueError, match="a HistGradientBoostingClassifier cannot be exported to ONNX"):
             to_onnx(boosted.fit(X, y, X_target=target))
+        grown = PULSE(source_classifier=FOREST, discriminator=FOREST, **QUICK).fit(X, y, X_target=target)
+        grown = grown.absorb(target[:1], [7])
+        with pytest.raises(ValueError, match="a model that absorbed classes cannot be exported"):
+            to_onnx(grown)
         with pytest.raises(TypeError, match="not a LogisticRegression"):
             to_onnx(LogisticRegression())
         words = pd.DataFrame({"note": [f"some words {i} of {i % 7}" for i in range(60)]})

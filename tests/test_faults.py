@@ -371,6 +371,9 @@ class TestReadOnly:
 
 def test_the_demo_says_so_before_it_fits(tmp_path):
     (tmp_path / "notes").write_text("mine")
+    result = invoke("demo", "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "is a folder; name a file with --out." in result.stderr
     result = invoke("demo", "--out", tmp_path / "notes" / "demo.html")
     assert result.exit_code == 2
     assert "is no folder" in result.stderr
@@ -510,6 +513,22 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
         counted, megabytes = done.stdout.splitlines()
         assert counted == "20000000 5"
         assert int(megabytes) < 250  # all of it would be 160 MB of numbers and a gigabyte of strings
+
+
+@pytest.mark.parametrize("text", ["a,b\n", "a,b\n1,2\n1,2,3\n"], ids=["no rows", "too many values"])
+def test_a_file_that_is_refused_does_not_take_the_process_with_it(tmp_path, text):
+    """A thread of Arrow that let go of a Python function at the end aborted every second such process."""
+    (tmp_path / "rows.csv").write_text(text)
+    code = f"""
+import sys, torch, sklearn.ensemble
+from osls.app.files import InputError, read_table
+try:
+    read_table({str(tmp_path / "rows.csv")!r})
+except InputError:
+    sys.exit(2)
+"""
+    ends = [subprocess.run([sys.executable, "-c", code], capture_output=True).returncode for _ in range(4)]
+    assert ends == [2] * 4
 
 
 def test_reading_has_no_effect_on_the_limits_of_the_process(tables):

@@ -496,6 +496,16 @@ class TestCommands:
         assert f"None of the {count} rows of group 2 has a label" in done.output.replace("\n", " ")
         assert "group 1 has a label" not in done.output
 
+    def test_the_notes_of_the_fit_hold_for_what_was_absorbed(self, run, tmp_path):
+        before = json.loads((run / "mix.json").read_text())["warnings"]
+        assert any("first look (quick)" in note for note in before)
+        (tmp_path / "labels.csv").write_text(f"row,name,label\n{len(TARGET)},n{len(TARGET) - 1},x\n")
+        done = invoke("absorb", run, tmp_path / "labels.csv", "--out", tmp_path / "second")
+        assert done.exit_code == 0, done.output
+        after = json.loads((tmp_path / "second" / "mix.json").read_text())
+        assert after["warnings"][: len(before)] == before
+        assert "notes" not in after["settings"]
+
     def test_when_all_has_a_name_nothing_is_said_of_what_could_be_missed(self, run, tmp_path):
         groups = pd.read_csv(run / "predictions.csv").dropna(subset="group")
         groups.assign(label="x")[["row", "label"]].to_csv(tmp_path / "labels.csv", index=False)
@@ -545,6 +555,7 @@ class TestCommands:
             ("row,label\n0,x\n", "no fitted row of the target has the row '0'"),
             ("line,label\n1,x\n", "needs a column 'name' or 'row' and a column 'label'"),
             ("name,label\nn1,\nn2,x\n", "has no name or no label"),
+            ("row,name,label\n2,n1,x\n9,n3,y\n", "the name 'n3' has the row '4' in the target, not '9'"),
         ],
     )
     def test_labels_that_do_not_fit_end_in_one_sentence(self, run, tmp_path, text, message):

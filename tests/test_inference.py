@@ -460,7 +460,7 @@ class TestPredictionSets:
         assert (large | ~small).all()
         assert large.sum() > small.sum()
 
-    @pytest.mark.parametrize("level", [0.0, 1.0, 1.5])
+    @pytest.mark.parametrize("level", [0.0, 1.0, 1.5, "0.9", None])
     def test_levels_outside_the_open_interval_are_refused(self, digits_fit, level):
         with pytest.raises(ValueError, match=r"level must lie in \(0, 1\)"):
             digits_fit[1].predict_set(digits_fit[0].X_test, level=level)

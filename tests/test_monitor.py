@@ -291,6 +291,9 @@ def test_what_is_no_batch_is_refused_and_not_counted(proba, match):
         ({"level": 1.0}, "level"),
         ({"against": "yesterday"}, "against"),
         ({"n_bootstrap": 1}, "n_bootstrap"),
+        ({"reference_interval": [[0, 1]]}, r"reference_interval must have two ends .* got shape \(1, 2\)"),
+        ({"reference_interval": [[0, 40], [60, 100]]}, "must be shares, from 0 to 1; got"),
+        ({"seed": -1}, "seed must be a whole number, at least 0; got -1"),
     ],
 )
 def test_parameters_are_checked(arguments, match):
@@ -398,6 +401,45 @@ def test_an_alarm_outlives_an_error_after_it(run, tmp_path, unwritable):
 def test_a_page_that_cannot_be_written_is_an_error_without_an_alarm(run, tmp_path):
     (tmp_path / "timeline.html").mkdir()
     assert monitor_command(run, tmp_path, *weeks(run, 0)).exit_code == 2
+
+
+def test_a_batch_that_the_model_does_not_know_is_noted(run, tmp_path):
+    rows, _ = people(np.random.default_rng(1), MIX, 400)
+    rows.assign(city="Paris").to_parquet(tmp_path / "abroad.parquet")
+    result = monitor_command(run, tmp_path, *weeks(run, 0), tmp_path / "abroad.parquet")
+    assert result.stderr.count("Note:") == 1
+    assert "abroad.parquet: 'city' is unknown to the model in 400 of 400 rows (such as 'Paris')" in (
+        result.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        # The history beside the page would take the place of the default state, monitor.json.
+        (["--out", "monitor.html"], "monitor.json: would be the history beside --out (.json) and --state"),
+        (["--out", "page.csv"], "page.csv: would be the page of --out and the history"),
+        (["--out", "page.html", "--prometheus", "page.csv"], "page.csv: would be the history"),
+        (["--out", "week.html"], "week.csv: would be overwritten, as the history beside --out (.csv) has"),
+    ],
+)
+def test_no_file_is_written_over_another(run, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    people(np.random.default_rng(1), MIX, 50)[0].to_csv("week.csv", index=False)
+    before = (tmp_path / "week.csv").read_bytes()
+    result = CliRunner().invoke(app, ["monitor", str(run / "run"), "week.csv", *words])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["week.csv"]
+    assert (tmp_path / "week.csv").read_bytes() == before
+
+
+def test_a_folder_is_no_state(run, tmp_path):
+    words = ["monitor", run / "run", *weeks(run, 1), "--state", tmp_path, "--out", tmp_path / "timeline.html"]
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code == 2
+    assert "is a folder; name a file with --state." in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_copy_is_not_counted_twice_and_a_changed_file_is_new(run, tmp_path):

@@ -77,9 +77,18 @@ def test_a_second_table_does_not_replace_the_first(folder):
         (["--label", "kind", "--methods", "no_such:Thing"], "no_such cannot be imported"),
         (["--label", "kind", "--methods", "no_such.py:Thing"], "cannot be imported"),
         (["--label", "kind", "--methods", "osls.metrics:accuracy"], "no subclass of"),
+        (["--label", "kind", "--methods", "broken.py:Thing"], "cannot be imported (SyntaxError: "),
+        (["--label", "kind", "--methods", "raises.py:Thing"], "cannot be imported (RuntimeError: no GPU)"),
+        (
+            ["--label", "kind", "--methods", "raises.py"],
+            "which class of that file? Write raises.py:MyAdapter",
+        ),
     ],
 )
-def test_what_cannot_be_compared(folder, words, message):
+def test_what_cannot_be_compared(folder, monkeypatch, words, message):
+    monkeypatch.chdir(folder)
+    (folder / "broken.py").write_text("class Thing(:\n")
+    (folder / "raises.py").write_text("raise RuntimeError('no GPU')\n")
     result = invoke(folder, *words)
     assert result.exit_code == 2
     assert message in result.output

@@ -689,12 +689,15 @@ def test_what_is_no_model_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "other/manifest.json").write_text('{"name": "a web app"}')
+    (tmp_path / "run/model").mkdir(parents=True)
+    (tmp_path / "run/model/manifest.json").write_text("{}")
     for name, words in [
         ("nowhere", "does not exist"),
         ("nowhere/deep/m", "does not exist"),
         ("file", "is not a folder"),
         ("empty", "it has no manifest.json"),
         ("other", "has another format"),
+        ("run", r"Pass .*run.model, which is one\."),
     ]:
         with pytest.raises(ModelError, match=words):
             load(tmp_path / name)

@@ -399,6 +399,12 @@ def test_shift_methods_agree_on_separable_data(problem, shift):
         ({"rounds": 0}, ValueError, "rounds must be at least 1"),
         ({"max_steps": 0}, ValueError, "max_steps must be"),
         ({"level": 95}, ValueError, "level must lie in"),
+        ({"novel_level": 5}, ValueError, r"novel_level must lie in \[0, 1\]; got 5"),
+        ({"mixture": "BBE"}, ValueError, r"mixture must be .* such as osls.mixture.BBE\(\); got 'BBE'"),
+        ({"mixture": BBE}, ValueError, "mixture must be None or an estimator"),
+        # Forests make no use of these two; a mistake is one all the same.
+        ({"device": "gpu"}, ValueError, "device must be 'auto', 'cpu', 'cuda' or 'mps'; got 'gpu'"),
+        ({"callback": 3}, ValueError, "callback must be callable or None; got 3"),
     ],
 )
 def test_wrong_parameters_are_named(problem, options, error, message):
@@ -406,6 +412,12 @@ def test_wrong_parameters_are_named(problem, options, error, message):
         PULSE(**{"source_classifier": FOREST, "discriminator": FOREST, "max_steps": 20, **options}).fit(
             **problem.training_data()
         )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has what the test says it lacks")
+def test_a_device_that_is_not_there_is_named(problem):
+    with pytest.raises(ValueError, match="device is 'cuda', which this machine does not have"):
+        PULSE(device="cuda").fit(**problem.training_data())
 
 
 def test_verbose_shows_progress(problem, capsys):

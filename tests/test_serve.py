@@ -112,6 +112,14 @@ class TestServe:
         assert 'osls_rows_total{class="cold"}' in text
         assert "osls_seconds_count" in text
 
+    def test_values_that_the_model_does_not_know_are_counted(self, server):
+        rows = [{"fever": 0.1, "cough": None, "ward": "cellar"}, {"fever": 0.1, "cough": 1, "ward": "attic"}]
+        assert post(f"{server}/batch", rows)[0] == 200
+        text = get(f"{server}/metrics")[1]
+        assert 'osls_unfamiliar_total{column="cough",what="missing"} 1.0' in text
+        assert 'osls_unfamiliar_total{column="ward",what="unknown"} 2.0' in text
+        assert 'column="fever"' not in text
+
     @pytest.mark.parametrize(
         ("path", "body", "status", "words"),
         [
@@ -125,6 +133,14 @@ class TestServe:
             ("predict", b'{"fever": 1, "ward": "a"}', 422, "'cough', which the model needs; add it."),
             ("predict", b"{}", 422, "'fever', which the model needs, nor 'cough', 'ward'; add them."),
             ("predict", b'{"fever": 1, "cough": 1, "wards": "a"}', 422, "did you mean 'wards'?"),
+            # A row is answered or refused whatever the other rows hold.
+            (
+                "batch",
+                b'[{"fever": 1, "cough": 1, "ward": "a"}, {"fever": 1}]',
+                422,
+                "row 2: there is no column 'cough', which the model needs, nor 'ward'; add them.",
+            ),
+            ("predict", b'{"fever": 1, "cough": 1, "ward": ["north"]}', 422, "'ward' holds a list"),
             (
                 "predict",
                 b'{"fever": "hot", "cough": 1, "ward": "north"}',

@@ -143,6 +143,9 @@ class TestStoring:
         assert ScoreSummary.from_bytes(ScoreSummary().to_bytes()) == ScoreSummary()
         with pytest.raises(ValueError, match=r"not a stored summary: expected the format 'osls.ScoreSummary"):
             ScoreSummary.from_bytes(ProbabilitySummary(2).to_bytes())
+        for data in (b"", b"a page", ScoreSummary().to_bytes()[:-9]):
+            with pytest.raises(ValueError, match="not a stored summary, or one that was cut short"):
+                ScoreSummary.from_bytes(data)
         assert ScoreSummary().sample().scores.tolist() == []
         assert ScoreSummary().update([]) == ScoreSummary()
 
@@ -385,6 +388,8 @@ class TestMix:
             estimate_mix(some, method="em")
         with pytest.raises(ValueError, match="prior must hold 3"):
             estimate_mix(some, prior=[0.5, 0.5])
+        with pytest.raises(ValueError, match="prior gives class 2 no share, but rows have a probability"):
+            estimate_mix(some, prior=[0.5, 0.5, 0.0])
         with pytest.raises(ValueError, match="'bins' needs reference="):
             estimate_mix(some, method="bins")
         with pytest.raises(ValueError, match="reference must be 2 summaries of 3 classes"):

@@ -19,6 +19,7 @@ from osls.app.files.reader import Place
 from osls.app.fit import fit_quietly, make_adapter
 from osls.app.options import AdaptOptions
 from osls.app.tables.columns import choose_text_mode
+from osls.app.tables.decide import unfamiliar_note
 from osls.app.tables.pictures import PictureEncoder
 from osls.app.tables.problem import check_labels
 from osls.app.tables.table_encoder import TableEncoder
@@ -69,6 +70,33 @@ class TestColumns:
         assert encoder.feature_names_ == ["x", "x is missing"]
         found = encoder.transform(pd.DataFrame({"x": [None, 4.0]}))
         assert found.tolist() == [[3.0, 1.0], [4.0, 0.0]]
+
+    def test_the_first_missing_number_gets_the_median_too(self):
+        encoder = columns({"year": [2001.0, 2002.0, 2003.0]}, {"year": [2003.0, 2010.0]})
+        assert encoder.feature_names_ == ["year"]
+        assert encoder.transform(pd.DataFrame({"year": [None, 2004.0]})).tolist() == [[2003.0], [2004.0]]
+
+    def test_values_that_the_fit_did_not_meet_are_counted(self):
+        side = {"x": [1.0, 2.0] * 5, "c": ["a", "b"] * 5, "d": ["2024-01-01", "2024-02-03"] * 5}
+        encoder = columns(side, side)
+        rows = {"x": [None, 2.0, float("nan")], "c": ["z", " a ", None], "d": ["2024-01-01", None, None]}
+        for given in (rows, pd.DataFrame(rows)):
+            found = encoder.unfamiliar(given)
+            assert {name: (each.missing, each.unseen) for name, each in found.items()} == {
+                "x": (2, 0),
+                "c": (1, 1),
+                "d": (2, 0),
+            }
+            assert unfamiliar_note(found).startswith(
+                "'x' is missing in 2 of 3 rows, in the fit in none; 'c' is missing in 1 of 3 rows, in the "
+                "fit in none; 'c' is unknown to the model in 1 of 3 rows (such as 'z'); 'd' is missing in 2"
+            )
+        assert unfamiliar_note(encoder.unfamiliar(side)) is None
+        used_to = columns({"x": [1.0, None] * 5, "y": [1, 2] * 5}, {"x": [1.0, 2.0] * 5, "y": [1, 2] * 5})
+        # Some missing values are nothing new then, but a column without any is.
+        assert unfamiliar_note(used_to.unfamiliar({"x": [None, 1.0], "y": [1, 2]})) is None
+        gone = unfamiliar_note(used_to.unfamiliar({"x": [None] * 9, "y": [1] * 9}))
+        assert gone.startswith("there is no value at all of 'x'.")
 
     def test_categories_with_rare_new_and_missing_values(self):
         encoder = columns({"c": ["a", "b", "a", None, "once"]}, {"c": ["b", "a"]})

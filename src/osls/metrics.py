@@ -31,6 +31,10 @@ class MixError(NamedTuple):
 def accuracy(y_true: ArrayLike, y_pred: ArrayLike, novel_label: Any) -> Accuracy:
     """Acc(all), Acc(seen) and Acc(novel), the last being the recall of novel examples.
 
+    ``y_true`` has ``novel_label`` where a row is of no known class, as ``y_target`` of ``simulate_osls`` has.
+    Which classes are known cannot be seen from labels: the original name of a novel class counts as a known
+    one. ``model.score(X, y)``, which knows its classes, counts such names as novel.
+
     Examples
     --------
     >>> from osls.metrics import accuracy

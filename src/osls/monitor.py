@@ -151,12 +151,14 @@ class Monitor:
             raise ValueError(f"against must be 'fit' or 'first'; got {against!r}.")
         if n_bootstrap < 2:
             raise ValueError(f"n_bootstrap must be at least 2; got {n_bootstrap}.")
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise ValueError(f"seed must be a whole number, at least 0; got {seed!r}.")
         self.level, self.against, self.n_bootstrap, self.seed = level, against, n_bootstrap, seed
         proba = None if reference_proba is None else self._checked(reference_proba, "reference_proba")
         self.weight = np.ones(len(self.classes)) if proba is None else even_out(proba, self.marginal)
-        self.fit_interval = (
-            None if reference_interval is None else np.asarray(reference_interval, dtype=float)
-        )
+        self.fit_interval = None
+        if reference_interval is not None:
+            self.fit_interval = _checked_interval(reference_interval, len(self.classes))
         fit = Reference(
             self.marginal,
             self.fit_interval,
@@ -308,6 +310,7 @@ class Monitor:
                 "start a new state or use the osls that wrote it."
             )
         try:
+            _check_whole(state["seed"], 0, "seed")
             monitor = cls(
                 state["marginal"],
                 state["classes"],
@@ -316,7 +319,6 @@ class Monitor:
                 n_bootstrap=state["n_bootstrap"],
                 seed=state["seed"],
             )
-            _check_whole(state["seed"], 0, "seed")
             monitor.weight = _weights(state["weight"], len(monitor.classes))
             if state["fit_interval"] is not None:
                 monitor.fit_interval = _shares(state["fit_interval"], len(monitor.classes), "fit_interval", 2)
@@ -347,6 +349,18 @@ def _checked_marginal(marginal: ArrayLike, n_classes: int) -> Floats:
     if not np.isfinite(shares).all() or shares.min() < 0 or abs(shares.sum() - 1) > 1e-6:
         raise ValueError(f"reference_marginal must be shares that sum to 1; they sum to {shares.sum():.4g}.")
     return shares
+
+
+def _checked_interval(interval: ArrayLike, n_classes: int) -> Floats:
+    ends = np.asarray(interval, dtype=float)
+    if ends.shape != (n_classes, 2):
+        raise ValueError(
+            f"reference_interval must have two ends for each of {n_classes} classes, as marginal_interval_ "
+            f"has; got shape {ends.shape}."
+        )
+    if ((ends < -1e-9) | (ends > 1 + 1e-9)).any():
+        raise ValueError(f"reference_interval must be shares, from 0 to 1; got {ends.tolist()}.")
+    return ends
 
 
 def _plain(value: Any) -> Any:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy import sparse
 from torch import nn
 
 from osls._core.arrays import Floats, Ints, with_novel
-from osls._core.parameters import AtLeast, Between, Constraint, OneOf
+from osls._core.parameters import AtLeast, Between, Constraint, OneOf, check_parameters
 from osls._core.progress import Advance, no_progress, progress_bar
 from osls._core.saving import saveable
-from osls._core.validation import check_folds
+from osls._core.validation import check_folds, check_rows, check_target
 from osls.base import Adaptation, Callback, Combined, Task
 from osls.growth import Growing
 from osls.inference.findings import Estimate, Findings, check_all, find_all
@@ -177,6 +177,7 @@ class PULSE(Growing, Findings):
         "rounds": AtLeast(1, optional=True),
         "max_steps": AtLeast(1, optional=True),
         "patience": AtLeast(1, optional=True),
+        "novel_level": Between(0, 1, closed=True),
         "level": Between(0, 1),
         "n_bootstrap": AtLeast(2, optional=True),
     }
@@ -273,7 +274,10 @@ class PULSE(Growing, Findings):
         """
         if self.recipe != "cross-fit":
             raise ValueError(f"recipe={self.recipe!r}: only a fit with recipe='cross-fit' can be estimated.")
-        X, X_target = (rows if sparse.issparse(rows) else np.asarray(rows) for rows in (X, X_target))
+        check_parameters(self)
+        columns, judge = getattr(X, "columns", None), copy(self)  # which validation may write to
+        X, y = check_rows(judge, X, y, reset=True)
+        X_target = check_target(judge, X_target, X, columns)
         rows = X.shape[0] + X_target.shape[0]
         build = partial(self._roles.discriminating, advance=no_progress, n_rows=rows)
         return estimate_cost(X, y, X_target, self._roles.plan(rows), build)

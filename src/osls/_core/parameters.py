@@ -77,6 +77,54 @@ def _is_number(value: Any) -> bool:
     return not isinstance(value, str | bool) and hasattr(value, "__float__")
 
 
+@dataclass(frozen=True)
+class Estimator:
+    """An estimator, or None; neither its name nor its class."""
+
+    example: str
+
+    def complaint(self, value: Any) -> str | None:
+        if value is None or (hasattr(value, "get_params") and not isinstance(value, type)):
+            return None
+        return f"must be None or an estimator, such as {self.example}; got {value!r}."
+
+
+@dataclass(frozen=True)
+class Function:
+    """A callable, or None."""
+
+    def complaint(self, value: Any) -> str | None:
+        return None if value is None or callable(value) else f"must be callable or None; got {value!r}."
+
+
+@dataclass(frozen=True)
+class Device:
+    """What torch computes on, and this machine has."""
+
+    def complaint(self, value: Any) -> str | None:
+        import torch  # here, because what needs no network needs no torch either
+
+        if isinstance(value, str) and value == "auto":
+            return None
+        try:
+            kind = torch.device(value).type
+        except (RuntimeError, TypeError):
+            return f"must be 'auto', 'cpu', 'cuda' or 'mps'; got {value!r}."
+        here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        if not here.get(kind, True):
+            return f"is {value!r}, which this machine does not have; use 'auto' or 'cpu'."
+        return None
+
+
+# Parameters that mean the same wherever an estimator has them. They are checked also where a fit happens to
+# make no use of them: a mistake would come to light with other data only.
+_SHARED: Mapping[str, Constraint] = {
+    "mixture": Estimator("osls.mixture.BBE()"),
+    "callback": Function(),
+    "device": Device(),
+}
+
+
 def check_parameters(estimator: Any) -> None:
     """Check an estimator's parameters against ``parameter_constraints`` of its class and of its parents.
 
@@ -85,7 +133,7 @@ def check_parameters(estimator: Any) -> None:
     ValueError
         Naming the first parameter that is wrong, what it must be, and what it is.
     """
-    constraints: dict[str, Constraint] = {}
+    constraints = {name: each for name, each in _SHARED.items() if hasattr(estimator, name)}
     for kind in reversed(type(estimator).__mro__):
         own: Mapping[str, Constraint] = vars(kind).get("parameter_constraints", {})
         constraints |= own

@@ -152,7 +152,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the draw and of the fit.")] = 0,
 ) -> None:
     """PULSE on handwritten digits, two of which have no labels."""
-    _call("files.staging", "check_writable", out)  # before a minute is spent on the fit
+    _call("files.staging", "check_file", out)  # before a minute is spent on the fit
     _call("demo", "run_demo", out, seed)
 
 

@@ -50,6 +50,12 @@ def _check_model(estimator: object) -> None:
         raise TypeError("this is an answer of osls.adapt, not a fitted model; use from_answer.")
 
 
+def _check_fitted(estimator: object) -> None:
+    _check_model(estimator)
+    if not hasattr(estimator, "target_proba_"):
+        raise TypeError(f"this is {estimator!r}, not a fitted adapter; fit it with X_target first.")
+
+
 def _check_answer(answer: object) -> None:
     if not isinstance(answer, Answer):
         given = type(answer).__name__
@@ -85,7 +91,7 @@ class MixDisplay(_Display):
     @classmethod
     def from_estimator(cls, estimator: OpenSetAdapter, *, ax: Any = None) -> Self:
         """Draw the mix that a fitted adapter found."""
-        _check_model(estimator)
+        _check_fitted(estimator)
         known = estimator.target_marginal_[:-1] / max(1 - estimator.novel_prevalence_, 1e-12)
         weight = np.asarray(estimator.importance_weights_)
         # A class of weight zero says nothing of its share in the source.
@@ -138,7 +144,7 @@ class NoveltyDisplay(_Display):
     @classmethod
     def from_estimator(cls, estimator: OpenSetAdapter, X_source: Any = None, *, ax: Any = None) -> Self:
         """Draw the scores of the target of the fit, and of the rows ``X_source`` if they are given."""
-        _check_model(estimator)
+        _check_fitted(estimator)
         source = None if X_source is None else estimator.novelty_score(X_source)
         return cls(estimator.target_proba_[:, -1], source).plot(ax)
 
@@ -233,6 +239,12 @@ class TimelineDisplay(_Display):
     @classmethod
     def from_monitor(cls, monitor: Monitor, *, class_index: int = -1, ax: Any = None) -> Self:
         """Draw the batches that a monitor has seen."""
+        k = len(monitor.classes)
+        if not isinstance(class_index, int | np.integer) or not -k <= class_index < k:
+            raise ValueError(
+                f"class_index must be a whole number from {-k} to {k - 1}, the place among {k} classes; "
+                f"got {class_index!r}."
+            )
         return cls(monitor, class_index).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:

@@ -29,6 +29,7 @@ from osls.app.predict import Adapted, load_adapted
 from osls.app.tables.columns import Categories, Dates, Numbers
 from osls.app.tables.table_encoder import TableEncoder
 from osls.base import Combined
+from osls.growth import Grown
 from osls.pulse import PULSE
 from osls.shift.calibration import FLOOR
 from osls.training.nets import StackedMLP
@@ -57,9 +58,9 @@ def to_onnx(model: Adapted | PULSE) -> bytes:
     Parameters
     ----------
     model : Adapted or PULSE
-        ``answer.adapted`` of :func:`osls.adapt`, what :func:`osls.load` reads from the folder of a run, or a
-        fitted :class:`osls.PULSE`. Models of tables: columns of numbers, categories and dates. Pictures,
-        texts and networks or estimators of another kind are refused with a sentence.
+        ``answer.adapted`` of :func:`osls.adapt`, what :func:`osls.load` reads from the folder ``model`` of a
+        run, or a fitted :class:`osls.PULSE`. Models of tables: columns of numbers, categories and dates.
+        Pictures, texts and networks or estimators of another kind are refused with a sentence.
 
     Returns
     -------
@@ -92,6 +93,10 @@ def to_onnx(model: Adapted | PULSE) -> bytes:
         features, adapter, classes = graph.input("X", "double", model.n_features_in_), model, model.classes_
     else:
         raise TypeError(f"to_onnx takes an osls.PULSE or an Adapted, not a {type(model).__name__}.")
+    if isinstance(adapter._predictor, Grown):
+        raise InputError(
+            "a model that absorbed classes cannot be exported to ONNX; use osls serve or osls predict."
+        )
     proba = _predict(graph, adapter._predictor, features)
     return graph.finish(proba, classes)
 

@@ -22,7 +22,7 @@ from osls.app.options import QUICK_ROWS, AdaptOptions
 from osls.app.output import AdaptAnswer
 from osls.app.predict import Adapted, tabulate
 from osls.app.tables.pictures import PictureEncoder
-from osls.app.tables.problem import Problem
+from osls.app.tables.problem import Problem, made_columns
 from osls.app.tables.table_encoder import TableEncoder
 from osls.pulse import PULSE
 from osls.training.cost import Cost
@@ -136,7 +136,9 @@ def fit_problem(problem: Problem, options: AdaptOptions, say: Callable[[str], No
             say(line)
     else:
         say("Fitting")
-    notes = fit_quietly(model, X, problem.labels, X_target)
+    notes = [*encoder.warnings_, *fit_quietly(model, X, problem.labels, X_target)]
+    if options.effort == "quick":
+        notes.append(_QUICK_NOTE)
     settings = _settings(problem, options, encoder, time.perf_counter() - started)
     adapted = Adapted(
         encoder,
@@ -145,11 +147,14 @@ def fit_problem(problem: Problem, options: AdaptOptions, say: Callable[[str], No
         "text" if encoder.kind_ == "text" else problem.kind,
         problem.label,
         tuple(problem.ids.columns),
-        {**settings, "source_share": (problem.class_counts / problem.n_source).tolist()},
+        # The notes are kept for osls absorb, whose answer they hold for as well.
+        {
+            **settings,
+            "source_share": (problem.class_counts / problem.n_source).tolist(),
+            "notes": notes,
+        },
     )
-    if options.effort == "quick":
-        notes.append(_QUICK_NOTE)
-    return Fit(problem, adapted, X_target, (*problem.warnings, *encoder.warnings_, *notes), settings)
+    return Fit(problem, adapted, X_target, (*problem.warnings, *notes), settings)
 
 
 # -- Rows to features -------------------------------------------------------------------------------
@@ -172,8 +177,12 @@ def _encode(problem: Problem, options: AdaptOptions) -> tuple[_Encoder, AnyArray
 
 
 def _with_detected_ids(problem: Problem, encoder: _Encoder) -> Problem:
-    """Carry columns that name the row into the predictions as well; the user may not have thought of it."""
-    columns = [name for name in getattr(encoder, "id_columns_", []) if name not in problem.ids.columns]
+    """Carry columns that name the row into the predictions as well; the user may not have thought of it.
+
+    Not those that are called like a column of the predictions: nobody asked for them.
+    """
+    taken = {*problem.ids.columns, *made_columns(np.unique(problem.labels).tolist())}
+    columns = [name for name in getattr(encoder, "id_columns_", []) if name not in taken]
     if not columns:
         return problem
     detected = problem.target.read(columns).reset_index(drop=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from osls._core.arrays import AnyArray, Ints
+from osls._core.arrays import Ints
 from osls._core.screen import Screen
 from osls._core.writing import only_writer
 from osls.app.adapt import print_answer, read_again
@@ -116,40 +116,64 @@ def open_run(run: Path) -> Fit:
         raise InputError(
             f"{problem.target.name}: is not what {run} was made from any more; run osls adapt again."
         ) from None
-    settings = {
-        name: value for name, value in adapted.metadata.items() if name not in ("inputs", "source_share")
-    }
-    return Fit(problem, adapted, X_target, problem.warnings, settings)
+    notes = adapted.metadata.get("notes", getattr(adapted.encoder, "warnings_", ()))
+    apart = ("inputs", "source_share", "notes")
+    settings = {name: value for name, value in adapted.metadata.items() if name not in apart}
+    return Fit(problem, adapted, X_target, (*problem.warnings, *notes), settings)
 
 
 def read_labels(path: Path, problem: Problem) -> tuple[list[int], list[str]]:
     """Return positions among the fitted rows, and labels, from a table with one labelled row a line."""
     table = open_rows(str(path), ReadOptions())
-    key = next((name for name in (*problem.ids.columns, "row") if name in table.columns), None)
-    if key is None or LABEL_COLUMN not in table.columns:
-        wanted = " or ".join(repr(name) for name in (*problem.ids.columns, "row"))
-        raise InputError(f"{path}: needs a column {wanted} and a column {LABEL_COLUMN!r}.")
-    frame = table.read_raw([key, LABEL_COLUMN])
-    keys, names = as_strings(frame[key]), as_strings(frame[LABEL_COLUMN])
-    if keys.isna().any() or names.isna().any():
+    wanted = [name for name in dict.fromkeys((*problem.ids.columns, "row")) if name != LABEL_COLUMN]
+    keys = [name for name in wanted if name in table.columns]
+    if not keys or LABEL_COLUMN not in table.columns:
+        raise InputError(
+            f"{path}: needs a column {' or '.join(map(repr, wanted))} and a column {LABEL_COLUMN!r}."
+        )
+    frame = table.read_raw([*keys, LABEL_COLUMN])
+    frame = pd.DataFrame({name: as_strings(frame[name]) for name in frame.columns})
+    key, found = _positions(problem, keys, str(path))
+    if frame[key].isna().any() or frame[LABEL_COLUMN].isna().any():
         raise InputError(f"{path}: a line has no {key} or no label; fill it in or remove it.")
-    found = _positions(problem, key, str(path))
     labels: dict[str, str] = {}
-    for each, name in zip(keys.astype(str).tolist(), names.astype(str).tolist(), strict=True):
+    for each, name in zip(frame[key].tolist(), frame[LABEL_COLUMN].tolist(), strict=True):
         if each not in found:
             raise InputError(f"{path}: no fitted row of the target has the {key} {shorten(each)}.")
         if labels.setdefault(each, name) != name:
             both = f"{shorten(labels[each])} and {shorten(name)}"
             raise InputError(f"{path}: the {key} {shorten(each)} has two labels, {both}; keep one of them.")
+    _refuse_contradictions(frame, problem, key, found, str(path))
     return [found[each] for each in labels], list(labels.values())
 
 
-def _positions(problem: Problem, key: str, path: str) -> dict[str, int]:
-    """Position among the fitted rows by row number, or by an id that names one row only."""
+def _positions(problem: Problem, keys: list[str], path: str) -> tuple[str, dict[str, int]]:
+    """Return the first of the columns that names one row each, and positions among the fitted rows by it."""
+    for key in keys:
+        values = _names(problem, key)
+        found = {value: i for i, value in enumerate(values)}
+        if len(found) == len(values):
+            return key, found
+    raise InputError(f"{path}: {keys[0]} does not name one row each; give the column 'row' instead.")
+
+
+def _names(problem: Problem, key: str) -> list[str]:
+    """Return what the fitted rows are called: by an id, or by their number in the target."""
     if key not in problem.ids.columns:
-        return {str(row + 1): i for i, row in enumerate(problem.sampled_rows.tolist())}
-    values: AnyArray = as_strings(problem.ids[key].iloc[problem.sampled_rows]).astype(str).to_numpy()
-    found = {value: i for i, value in enumerate(values.tolist())}
-    if len(found) < len(values):
-        raise InputError(f"{path}: {key} does not name one row each; give the column 'row' instead.")
-    return found
+        return [str(row + 1) for row in problem.sampled_rows.tolist()]
+    values: list[str] = as_strings(problem.ids[key].iloc[problem.sampled_rows]).astype(str).tolist()
+    return values
+
+
+def _refuse_contradictions(
+    frame: pd.DataFrame, problem: Problem, key: str, found: dict[str, int], path: str
+) -> None:
+    """Raise if a line names one row by its id and another by its number: nobody knows which was meant."""
+    for other in (name for name in frame.columns if name not in (key, LABEL_COLUMN)):
+        names = _names(problem, other)
+        for each, given in zip(frame[key].tolist(), frame[other].tolist(), strict=True):
+            if isinstance(given, str) and given != names[found[each]]:
+                raise InputError(
+                    f"{path}: the {key} {shorten(each)} has the {other} {shorten(names[found[each]])} in the "
+                    f"target, not {shorten(given)}; correct the line, or give one of the two columns."
+                )

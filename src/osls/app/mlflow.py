@@ -29,7 +29,8 @@ def log_model(model: Adapted, name: str = "osls", **options: Any) -> Any:
     Parameters
     ----------
     model : Adapted
-        ``answer.adapted`` of :func:`osls.adapt`, or what :func:`osls.load` reads from the folder of a run.
+        ``answer.adapted`` of :func:`osls.adapt`, or what :func:`osls.load` reads from the folder ``model`` of
+        a run.
     name : str
         Name of the model in the run.
     **options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from osls.app.files.opening import FolderRows, open_rows
 from osls.app.files.reader import ROWS, TEXT_DTYPE, InputError, Kind, Place, RowFile
 from osls.app.files.staging import staged_file
 from osls.app.options import ReadOptions
+from osls.app.tables.columns import Unfamiliar
+from osls.app.tables.decide import unfamiliar_note
 from osls.app.tables.pictures import PictureEncoder
 from osls.app.tables.table_encoder import TableEncoder
 from osls.persist import load
@@ -65,9 +68,14 @@ class Adapted:
     def predict(self, rows: pd.DataFrame, place: Place = ROWS) -> pd.DataFrame:
         """Return the id columns, ``predicted``, ``novel`` and ``p_<class>`` of new rows.
 
-        ``place`` says where they come from, for messages.
+        ``place`` says where they come from, for messages. Warns of columns without any value, and of values
+        that the fit did not meet.
         """
         proba = self.predict_proba(rows, place)
+        familiarity = Familiarity(self)
+        familiarity.add(rows)
+        if note := familiarity.note(place.name):
+            warnings.warn(note, UserWarning, stacklevel=2)
         return tabulate(proba, self.classes, rows[[column for column in self.ids if column in rows.columns]])
 
     def predict_proba(self, rows: pd.DataFrame, place: Place = ROWS) -> Floats:
@@ -75,6 +83,27 @@ class Adapted:
         if not len(rows):
             return np.zeros((0, len(self.classes)))
         return self.adapter.predict_proba(self.encoder.transform(rows, place))
+
+
+@dataclass
+class Familiarity:
+    """How much of the rows to predict the fit of a model met, counted over batches."""
+
+    adapted: Adapted
+    found: dict[str, Unfamiliar] = field(default_factory=dict)
+
+    def add(self, columns: Mapping[str, Any]) -> dict[str, Unfamiliar]:
+        """Count the values of a batch, a frame or lists by column, and return its own counts."""
+        encoder = self.adapted.encoder
+        found = encoder.unfamiliar(columns) if isinstance(encoder, TableEncoder) else {}
+        for name, each in found.items():
+            self.found[name] = self.found[name] + each if name in self.found else each
+        return found
+
+    def note(self, name: str) -> str | None:
+        """Return one sentence on the rows of that name, if there is anything to say."""
+        note = unfamiliar_note({column: each for column, each in self.found.items() if each.rows})
+        return note and f"{name}: {note}"
 
 
 def tabulate(
@@ -143,13 +172,19 @@ def run_predict(
         raise InputError(f"{out}: predictions are written as {' or '.join(_SUFFIXES)}; change the extension.")
     adapted = load_to_answer(model)
     data, batches = open_for(adapted, rows, reading)
+    familiarity = Familiarity(adapted)
     with staged_file(out, overwrite=overwrite) as draft:
-        counts = write_predictions(_predict_batches(adapted, data, batches), draft, safe_csv=safe_csv)
+        answers = _predict_batches(adapted, data, batches, familiarity)
+        counts = write_predictions(answers, draft, safe_csv=safe_csv)
     _print_counts(adapted, counts, out)
+    print_note(familiarity.note(data.name))
 
 
 def _predict_batches(
-    adapted: Adapted, rows: RowFile, batches: Iterator[tuple[Place, pd.DataFrame]]
+    adapted: Adapted,
+    rows: RowFile,
+    batches: Iterator[tuple[Place, pd.DataFrame]],
+    familiarity: Familiarity,
 ) -> Iterator[pd.DataFrame]:
     """Yield the predictions in order. The ids are read at once, so that all batches have the same types."""
     ids = [column for column in adapted.ids if column in rows.columns]
@@ -159,6 +194,7 @@ def _predict_batches(
         last = first + len(batch)
         part = pd.DataFrame(index=batch.index) if carried is None else carried.iloc[first:last]
         yield tabulate(adapted.predict_proba(batch, place), adapted.classes, part)
+        familiarity.add(batch)
         first = last
 
 
@@ -210,6 +246,12 @@ def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter | arrow_csv.
     if path.suffix.lower() == ".csv":
         return arrow_csv.CSVWriter(path, schema)
     return pq.ParquetWriter(path, schema)
+
+
+def print_note(note: str | None) -> None:
+    """Print a note on stderr, if there is one: stdout may be read by a program."""
+    if note:
+        Screen(stderr=True).print(f"Note: {note}", soft_wrap=True)
 
 
 def _print_counts(adapted: Adapted, counts: Counter[str], out: Path) -> None:

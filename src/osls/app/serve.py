@@ -23,7 +23,7 @@ from osls._core.arrays import AnyArray, Floats
 from osls._core.extras import require
 from osls.app.export import to_onnx
 from osls.app.files.reader import InputError, Place, missing_columns
-from osls.app.predict import Adapted, load_to_answer
+from osls.app.predict import Adapted, Familiarity, load_to_answer
 from osls.app.tables.table_encoder import TableEncoder
 from osls.pulse import PULSE
 from osls.training.predictors import SklearnModels
@@ -55,7 +55,7 @@ def make_app(adapted: Adapted, limits: Limits, hosts: tuple[str, ...] = ("*",)) 
     Parameters
     ----------
     adapted : Adapted
-        As :func:`osls.load` reads it from the folder of a run.
+        As :func:`osls.load` reads it from the folder ``model`` of a run.
     limits : Limits
         Rows and bytes of a request.
     hosts : tuple of str
@@ -101,6 +101,12 @@ class _Service:
             "osls_requests", "Requests answered.", ["status"], registry=self.registry
         )
         self.rows = prometheus.Counter("osls_rows", "Rows predicted.", ["class"], registry=self.registry)
+        self.unfamiliar = prometheus.Counter(
+            "osls_unfamiliar",
+            "Values that are missing, or none of the words that the model learned.",
+            ["column", "what"],
+            registry=self.registry,
+        )
         self.seconds = prometheus.Histogram("osls_seconds", "Seconds a request.", registry=self.registry)
 
     def answering(self, predict: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
@@ -143,11 +149,11 @@ class _Service:
             raise Refused(413, f"the request has {len(rows)} rows, at most {self.limits.rows} are taken.")
         if not rows:
             return []
-        given = set().union(*rows)
-        self._check_columns(given)
+        self._check_columns(rows)
         proba = self.predict(self._features(rows))
+        self._count_unfamiliar(rows)
         best = proba.argmax(axis=1)
-        classes, ids = self.adapted.classes, [name for name in self.adapted.ids if name in given]
+        classes, ids = self.adapted.classes, self._ids_of(rows)
         for j, count in enumerate(np.bincount(best, minlength=len(classes)).tolist()):
             if count:
                 self.rows.labels(classes[j]).inc(count)
@@ -167,9 +173,26 @@ class _Service:
         plain = encoder.transform_records(rows) if isinstance(encoder, TableEncoder) else None
         return encoder.transform(pd.DataFrame(rows), _REQUEST) if plain is None else plain
 
-    def _check_columns(self, given: set[str]) -> None:
-        if missing := [column for column in self.columns if column not in given]:
-            raise Refused(422, missing_columns(missing, given - set(self.columns)))
+    def _count_unfamiliar(self, rows: list[Mapping[str, Any]]) -> None:
+        """Count values that the fit did not meet: an answer has no room for a note on its columns."""
+        values = {name: [row.get(name) for row in rows] for name in self.columns}
+        for name, found in Familiarity(self.adapted).add(values).items():
+            for what, count in (("missing", found.missing), ("unknown", found.unseen)):
+                if count:
+                    self.unfamiliar.labels(name, what).inc(count)
+
+    def _ids_of(self, rows: list[Mapping[str, Any]]) -> list[str]:
+        """The id columns that any row has."""
+        return [name for name in self.adapted.ids if any(name in row for row in rows)]
+
+    def _check_columns(self, rows: list[Mapping[str, Any]]) -> None:
+        """Refuse a row without a column that the model needs, whatever the other rows have."""
+        needed = set(self.columns)
+        for number, row in enumerate(rows, 1):
+            if not needed <= row.keys():
+                missing = [column for column in self.columns if column not in row]
+                where = f"row {number}: " if len(rows) > 1 else ""
+                raise Refused(422, where + missing_columns(missing, row.keys() - needed))
 
     async def health(self, request: Any) -> Any:
         """Say that the model is loaded, and what it needs."""

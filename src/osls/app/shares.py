@@ -36,6 +36,8 @@ def share_of(known: Floats, new: Floats, higher: Higher, *, level: float, seed: 
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1; got {level}.")
+    if seed < 0:
+        raise ValueError(f"the seed must be at least 0; got {seed}.")
     # BBE and the test look for rows that score lower than known ones.
     sign = -1.0 if higher == "new" else 1.0
     estimator = BBE().fit(sign * known, sign * new)

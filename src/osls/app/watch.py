@@ -27,8 +27,9 @@ from osls.app.files.arrival import at_hand
 from osls.app.files.guards import check_regular
 from osls.app.files.opening import is_table_file
 from osls.app.files.reader import InputError
+from osls.app.files.staging import refuse_folder
 from osls.app.options import MonitorOptions
-from osls.app.predict import Adapted, load_to_answer, open_for
+from osls.app.predict import Adapted, Familiarity, load_to_answer, open_for, print_note
 from osls.app.report.page import write_atomically
 from osls.app.report.timeline import alarm_words, render_timeline
 from osls.app.report.wording import percent, percent_range, shown
@@ -44,6 +45,8 @@ def run_monitor(options: MonitorOptions) -> bool:
         raise InputError("no batches; give files, or a folder with --watch.")
     if options.watch is not None and not options.watch.is_dir():
         raise InputError(f"{options.watch}: no such folder; give --watch a folder.")
+    refuse_folder(options.state, "--state")
+    _refuse_overwriting(options)
     if options.webhook is not None:
         check_webhook(options.webhook)
     if options.prometheus is not None:
@@ -56,6 +59,29 @@ def run_monitor(options: MonitorOptions) -> bool:
             )
     with only_writer(options.state):
         return _run(options)
+
+
+def _refuse_overwriting(options: MonitorOptions) -> None:
+    """Raise if two of the files that are written are one, or if one of them is a batch."""
+    out = options.out
+    written = {
+        "the page of --out": out,
+        "the history beside --out (.csv)": out.with_suffix(".csv"),
+        "the history beside --out (.json)": out.with_suffix(".json"),
+        "--state": options.state,
+    }
+    if options.prometheus is not None:
+        written["--prometheus"] = options.prometheus
+    taken: dict[Path, str] = {}
+    for what, path in written.items():
+        other = taken.setdefault(path.resolve(), what)
+        if other != what:
+            raise InputError(f"{path}: would be {other} and {what} at once; name one of them differently.")
+    for batch in options.batches:
+        if (name := Path(batch).resolve()) in taken:
+            raise InputError(
+                f"{batch}: would be overwritten, as {taken[name]} has the same name; change that name."
+            )
 
 
 def _run(options: MonitorOptions) -> bool:
@@ -108,12 +134,17 @@ class _Session:
                 same = "" if before.name == path.name else f" (as {shown(before.name)})"
                 self.say(f"{path.name}: counted already{same}")
                 return
-        _, batches = open_for(self.adapted, path, self.options.reading)
-        proba = np.concatenate([self.adapted.predict_proba(batch, place) for place, batch in batches])
+        rows, batches = open_for(self.adapted, path, self.options.reading)
+        familiarity, parts = Familiarity(self.adapted), []
+        for place, batch in batches:
+            parts.append(self.adapted.predict_proba(batch, place))
+            familiarity.add(batch)
+        proba = np.concatenate(parts)
         origin["added"] = datetime.now(UTC).isoformat(timespec="seconds")
         # Counted, told and remembered for the exit code, or none of it.
         with _uninterrupted():
             self._count(self.monitor.update(path.name, proba, origin=origin))
+            print_note(familiarity.note(rows.name))
 
     def _count(self, report: BatchReport) -> None:
         """Keep the state with a new batch, and say what it shows."""

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from osls._core.arrays import Bools, Floats, with_novel
 from osls._core.copies import SharedRows
+from osls._core.parameters import Between
 from osls._core.progress import History
 from osls.inference.diagnostics import Diagnostics, diagnose
 from osls.inference.expected_accuracy import ExpectedAccuracy, expected_accuracy
@@ -97,8 +98,8 @@ class Findings:
         >>> model.classes_[model.predict_set([[6.0, 6.0]])[0]]
         array(['b'], dtype='<U5')
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie in (0, 1); got {level}.")
+        if complaint := Between(0, 1).complaint(level):
+            raise ValueError(f"level {complaint}")
         check_is_fitted(self)
         if not hasattr(self, "_sets"):
             raise ValueError(

@@ -183,7 +183,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         what = "is not a folder" if os.path.lexists(folder) else "does not exist"
         raise ModelError(f"{folder} {what}; pass the folder that a model was saved to.")
     if not path.is_file():
-        raise ModelError(f"{folder} is not a saved model: it has no {MANIFEST}.")
+        inside = folder / "model"
+        hint = f" Pass {inside}, which is one." if (inside / MANIFEST).is_file() else ""
+        raise ModelError(f"{folder} is not a saved model: it has no {MANIFEST}.{hint}")
     if path.stat().st_size > _MOST_MANIFEST:
         raise ModelError(f"{path} has more than {_MOST_MANIFEST >> 20} MB; it is refused.")
     data = path.read_bytes()

@@ -130,7 +130,7 @@ def estimate_mix(
         error = np.sqrt(np.maximum(variance, 0) / target.n)
         return _with_errors(target.mean, error, level, method, target.n)
     if method == "em":
-        share, error = _maximum_likelihood(target, _check_prior(prior, target.n_classes))
+        share, error = _maximum_likelihood(target, _check_prior(prior, target))
         return _with_errors(share, error, level, method, target.n)
     if method == "bins":
         rng = np.random.default_rng(random_state)
@@ -237,12 +237,19 @@ def _weighted(classes: Sequence[Sample], mix: Floats) -> Sample:
     return reduce(Sample.joined, parts)
 
 
-def _check_prior(prior: ArrayLike | None, n_classes: int) -> Floats:
+def _check_prior(prior: ArrayLike | None, target: ProbabilitySummary) -> Floats:
+    n_classes = target.n_classes
     if prior is None:
         raise ValueError("method='em' needs prior=, the mix that the model was fitted to (target_marginal_).")
     array = np.asarray(prior, dtype=np.float64)
     if array.shape != (n_classes,) or (array < 0).any() or not np.isclose(array.sum(), 1, atol=1e-3):
         raise ValueError(f"prior must hold {n_classes} non-negative shares that sum to one; got {array}.")
+    impossible = np.flatnonzero((array == 0) & (target.mean > 0))
+    if len(impossible):
+        raise ValueError(
+            f"prior gives class {impossible[0]} no share, but rows have a probability of it: that cannot be "
+            "the mix that the model was fitted to. Pass target_marginal_ of the model that predicted them."
+        )
     return np.asarray(array / array.sum())
 
 

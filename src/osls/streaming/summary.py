@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, Self, TypeVar
@@ -190,8 +191,11 @@ def pack(kind: str, head: Mapping[str, Any], **arrays: AnyArray) -> bytes:
 
 def unpack(data: bytes, kind: str) -> dict[str, Any]:
     """Return what :func:`pack` was given, values and arrays together."""
-    with np.load(io.BytesIO(zlib.decompress(data)), allow_pickle=False) as stored:
-        state = dict(stored)
+    try:
+        with np.load(io.BytesIO(zlib.decompress(data)), allow_pickle=False) as stored:
+            state = dict(stored)
+    except (zlib.error, zipfile.BadZipFile, EOFError) as error:
+        raise ValueError(f"not a stored summary, or one that was cut short ({error}).") from None
     head: dict[str, Any] = json.loads(state.pop("head").tobytes())
     if head.get("format") != kind:
         raise ValueError(f"not a stored summary: expected the format {kind!r}.")

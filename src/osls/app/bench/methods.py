@@ -106,6 +106,8 @@ def find_method(name: str) -> Method:
     """Look a method up by name, or import it: ``package.module:Class`` or ``file.py:Class``."""
     if ":" in name:
         return Method(_import_adapter(name))
+    if name.endswith(".py"):
+        raise ValueError(f"method {name!r}: which class of that file? Write {name}:MyAdapter.")
     if name not in METHODS:
         raise ValueError(unknown("method", name, METHODS))
     return METHODS[name]
@@ -120,8 +122,9 @@ def _import_adapter(name: str) -> type[OpenSetAdapter]:
             found: Any = runpy.run_path(place).get(attribute)
         else:
             found = getattr(import_module(place), attribute, None)
-    except (ImportError, OSError) as error:
-        raise ValueError(f"method {name!r}: {place} cannot be imported ({error}).") from None
+    except Exception as error:  # the user's own code, which fails in its own ways
+        what = str(error) if isinstance(error, ImportError | OSError) else f"{type(error).__name__}: {error}"
+        raise ValueError(f"method {name!r}: {place} cannot be imported ({what}).") from None
     if not (isinstance(found, type) and issubclass(found, OpenSetAdapter)):
         raise ValueError(f"method {name!r}: there is no subclass of osls.base.OpenSetAdapter of that name.")
     return found

@@ -60,6 +60,18 @@ def check_writable(path: Path) -> None:
         raise InputError(f"{path}: cannot be written, {parent} is no folder or is read-only; choose another.")
 
 
+def check_file(path: Path) -> None:
+    """Raise if no file can be written to ``path``."""
+    refuse_folder(path)
+    check_writable(path)
+
+
+def refuse_folder(path: Path, option: str = "--out") -> None:
+    """Raise if ``path``, which ``option`` names, is a folder where a file is to be written."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file with {option}.")
+
+
 @contextmanager
 def staged_folder(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a folder beside ``out``. It takes its place if the block ends well, and is deleted if not.
@@ -120,11 +132,9 @@ def _take_place(draft: Path, out: Path, *, overwrite: bool) -> None:
 @contextmanager
 def staged_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
     """Yield a path beside ``out``, with its extension. It replaces ``out`` if the block ends well."""
-    if out.is_dir():
-        raise InputError(f"{out}: is a folder; name a file with --out.")
+    check_file(out)
     if out.exists() and not overwrite:
         raise InputError(f"{out}: exists already; choose another file or add --overwrite.")
-    check_writable(out)
     out = out.absolute()
     with _folder_for(out), only_writer(out), draft_of(out, suffix=out.suffix) as draft:
         yield draft

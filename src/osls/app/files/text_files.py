@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, takewhile
 from pathlib import Path
@@ -68,6 +69,8 @@ _SNIFFED_ROWS = 20
 _FIELD_LIMIT = 1 << 27
 # Arrow reads a file in pieces of this size, and no row may be longer than one.
 _LONGEST_ROW = 1 << 25
+# What Arrow says of a row with too few or too many values.
+_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 
 
 class DelimitedRows(RowFile):
@@ -111,12 +114,6 @@ class DelimitedRows(RowFile):
             )
 
     def _arrow_batches(self, wanted: list[str]) -> Iterator[pa.RecordBatch]:
-        wrong: list[Any] = []
-
-        def remember(row: Any) -> str:
-            wrong.append(row)
-            return "error"
-
         try:
             reader = arrow_csv.open_csv(
                 self._path,
@@ -127,7 +124,10 @@ class DelimitedRows(RowFile):
                     block_size=_LONGEST_ROW,
                 ),
                 parse_options=arrow_csv.ParseOptions(
-                    delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=remember
+                    # Without a function of ours for bad rows: a thread of Arrow would let go of it while
+                    # Python ends, which aborts the process.
+                    delimiter=self._delimiter,
+                    newlines_in_values=True,
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types=dict.fromkeys(self.columns, pa.string()), include_columns=wanted
@@ -135,8 +135,8 @@ class DelimitedRows(RowFile):
             )
             yield from reader
         except pa.ArrowInvalid as error:
-            if wrong:
-                raise self._ragged(wrong[0]) from None
+            if ragged := _RAGGED.search(str(error)):
+                raise self._ragged(*ragged.groups()) from None
             if "straddling" in str(error):
                 raise InputError(
                     f"{self.name}: a row has more than {_LONGEST_ROW >> 20} MB; shorten its texts, or give "
@@ -144,11 +144,10 @@ class DelimitedRows(RowFile):
                 ) from None
             raise InputError(f"{self.name}: {shorten(error, 120)}; correct the file.") from None
 
-    def _ragged(self, row: Any) -> InputError:
-        number = row.number - self._header_row
+    def _ragged(self, row: str, wanted: str, found: str, text: str) -> InputError:
         return InputError(
-            f"{self.name}: row {number} has {row.actual_columns} values but the header has "
-            f"{row.expected_columns} (it begins {shorten(row.text)}); correct the row, "
+            f"{self.name}: row {int(row) - self._header_row} has {found} values but the header has "
+            f"{wanted} (it begins {shorten(text)}); correct the row, "
             "and put values that hold the delimiter in quotes."
         )
 

@@ -146,12 +146,17 @@ def _tips(answer: Answer, rows: Ints, columns: Sequence[str]) -> list[str]:
         if answer.kind == "images" and "file" in target.columns:
             name = shown(Path(str(target["file"].iloc[i])).name, 40)
         else:
-            named = [f"row {record[c]:,}" if c == "row" else shown(record[c], 40) for c in ids]
+            named = [_row_name(record[c]) if c == "row" else shown(record[c], 40) for c in ids]
             name = ", ".join(named) or f"row {row + 1:,}"
         called = f"called {shown(record['predicted'], 40)}, novel {percent(float(record['novel']))}"
         more = [f"{shown(column, 30)}: {_value(target[column].iloc[i])}" for column in values]
         tips.append("\n".join([f"{name}: {called}", *more]))
     return tips
+
+
+def _row_name(value: Any) -> str:
+    """The number of a row, or what a column of the user's that is called so has in its place."""
+    return f"row {value:,}" if isinstance(value, int | np.integer) else f"row {shown(value, 40)}"
 
 
 def _value(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,7 @@ from osls.app.tables.parsing import (
     as_strings,
     is_plain_number,
     refuse_doubtful,
+    refuse_nested,
     wrong_value,
 )
 from osls.datasets import encoders
@@ -70,6 +72,24 @@ def _refuse_infinite(values: Floats, names: list[str], place: Place) -> None:
 
 
 @dataclass(frozen=True)
+class Unfamiliar:
+    """How many values of a column are missing, and how many are none of those that were learned."""
+
+    rows: int
+    missing: int
+    # Whether the fit met missing values, and values too rare to learn: then some are to be expected.
+    missing_before: bool
+    unseen: int = 0
+    rare_before: bool = False
+    example: str = ""
+
+    def __add__(self, other: Unfamiliar) -> Unfamiliar:
+        counts = self.rows + other.rows, self.missing + other.missing
+        unseen, example = self.unseen + other.unseen, self.example or other.example
+        return Unfamiliar(*counts, self.missing_before, unseen, self.rare_before, example)
+
+
+@dataclass(frozen=True)
 class Numbers:
     """Columns of numbers: missing becomes the median, and a column of its own says that it was missing."""
 
@@ -85,11 +105,9 @@ class Numbers:
         if sparse.issparse(source) and sparse.issparse(target):
             return cls(names, np.zeros(len(names)), np.zeros(len(names), dtype=bool), True)
         pooled = np.concatenate([_dense(source), _dense(target)])
-        has_missing = np.isnan(pooled).any(axis=0)
-        median = np.zeros(len(names))
-        for i in np.flatnonzero(has_missing):
-            median[i] = np.nanmedian(pooled[:, i])
-        return cls(names, median, has_missing)
+        # Of every column: one that has all its values now may lack some in the rows that follow.
+        median = np.array([np.nanmedian(column) for column in pooled.T])
+        return cls(names, median, np.isnan(pooled).any(axis=0))
 
     def encode(self, frame: pd.DataFrame, place: Place) -> Any:
         values = number_matrix(frame, self.names, place)
@@ -114,10 +132,24 @@ class Numbers:
             return None
         return None if (np.abs(numbers) > _LARGEST).any() else self.features(numbers)
 
+    def unfamiliar(self, columns: Mapping[str, Any]) -> dict[str, Unfamiliar]:
+        """Count missing values by column. Sparse columns have none."""
+        return {
+            name: Unfamiliar(len(columns[name]), _count_missing(columns[name]), bool(before))
+            for name, before in zip(self.names, self.has_missing, strict=True)
+            if not self.sparse
+        }
+
     @property
     def feature_names(self) -> list[str]:
         flagged = [name for name, flag in zip(self.names, self.has_missing, strict=True) if flag]
         return [*self.names, *(f"{name} is missing" for name in flagged)]
+
+
+def _count_missing(values: pd.Series | list[Any]) -> int:
+    if isinstance(values, list) and all(type(value) in _PLAIN for value in values):
+        return sum(value is None or value != value for value in values)
+    return int(np.isnan(as_numbers(pd.Series(values)).values).sum())
 
 
 def _dense(values: Any) -> AnyArray:
@@ -144,6 +176,7 @@ class Categories:
         return cls(name, levels, len(levels) < len(order), bool(pooled.isna().any()))
 
     def encode(self, frame: pd.DataFrame, place: Place) -> AnyArray:
+        refuse_nested(frame[self.name], place)
         values = as_strings(frame[self.name])
         codes = pd.Index(self.levels).get_indexer(pd.Index(values))
         return self.features(codes, values.isna().to_numpy())
@@ -151,9 +184,7 @@ class Categories:
     def of_records(self, rows: Sequence[Mapping[str, Any]]) -> Floats | None:
         """Return the features of plain words; None if a value is anything else."""
         values = [row.get(self.name) for row in rows]
-        if not all(
-            value is None or (isinstance(value, str) and value.strip() == value != "") for value in values
-        ):
+        if not all(_is_trimmed(value) for value in values):
             return None
         place = {level: code for code, level in enumerate(self.levels)}
         codes = np.array([-1 if value is None else place.get(value, -1) for value in values])
@@ -170,11 +201,34 @@ class Categories:
             features[missing, -1] = 1
         return features
 
+    def unfamiliar(self, columns: Mapping[str, Any]) -> dict[str, Unfamiliar]:
+        """Count missing values, and those that are none of the levels."""
+        values = columns[self.name]
+        if not isinstance(values, list) or not all(_is_trimmed(value) for value in values):
+            values = as_strings(pd.Series(values)).tolist()
+        counts = Counter(value for value in values if isinstance(value, str))
+        unseen = sorted(counts.keys() - set(self.levels))
+        return {
+            self.name: Unfamiliar(
+                len(values),
+                len(values) - counts.total(),
+                self.has_missing,
+                sum(counts[value] for value in unseen),
+                self.has_other,
+                unseen[0] if unseen else "",
+            )
+        }
+
     @property
     def feature_names(self) -> list[str]:
         other = [f"{self.name} is rare"] if self.has_other else []
         missing = [f"{self.name} is missing"] if self.has_missing else []
         return [*(f"{self.name} = {level}" for level in self.levels), *other, *missing]
+
+
+def _is_trimmed(value: Any) -> bool:
+    """A word as it is compared with the levels, or nothing."""
+    return value is None or (isinstance(value, str) and value.strip() == value != "")
 
 
 @dataclass(frozen=True)
@@ -204,6 +258,11 @@ class Dates:
         waves = [wave(2 * np.pi * turn) for turn in turns for wave in (np.sin, np.cos)]
         flags = [missing] if self.has_missing else []
         return np.column_stack([days - self.middle, *waves, *flags]).astype(np.float32)
+
+    def unfamiliar(self, columns: Mapping[str, Any]) -> dict[str, Unfamiliar]:
+        """Count missing dates."""
+        days = as_dates(pd.Series(columns[self.name])).values
+        return {self.name: Unfamiliar(len(days), int(np.isnan(days).sum()), self.has_missing)}
 
     @property
     def feature_names(self) -> list[str]:
@@ -246,14 +305,24 @@ class TfIdf:
         return cls(name, np.where(seen_in > 1, idf, 0.0).astype(np.float32))
 
     def encode(self, frame: pd.DataFrame, place: Place) -> Any:
+        refuse_nested(frame[self.name], place)
         counts = _count_words(as_strings(frame[self.name]))
         counts.data = (1 + np.log(counts.data)) * self.idf[counts.indices]
         counts.eliminate_zeros()
         return normalize(counts, copy=False).astype(np.float32)
 
+    def unfamiliar(self, columns: Mapping[str, Any]) -> dict[str, Unfamiliar]:
+        """Count rows without a text."""
+        return _without_text(self.name, columns[self.name])
+
     @property
     def feature_names(self) -> list[str]:
         return [f"{self.name} #{bucket}" for bucket in range(_BUCKETS)]
+
+
+def _without_text(name: str, texts: pd.Series | list[Any]) -> dict[str, Unfamiliar]:
+    # Whether the fit met rows without a text is not known; some are nothing unusual.
+    return {name: Unfamiliar(len(texts), int(as_strings(pd.Series(texts)).isna().sum()), True)}
 
 
 def _count_words(texts: pd.Series) -> sparse.csr_matrix:
@@ -272,8 +341,13 @@ class MiniLM:
     name: str
 
     def encode(self, frame: pd.DataFrame, place: Place) -> AnyArray:
+        refuse_nested(frame[self.name], place)
         texts = as_strings(frame[self.name]).fillna("")
         return np.asarray(_sentence_encoder()(texts.tolist()), dtype=np.float32)
+
+    def unfamiliar(self, columns: Mapping[str, Any]) -> dict[str, Unfamiliar]:
+        """Count rows without a text."""
+        return _without_text(self.name, columns[self.name])
 
     @property
     def feature_names(self) -> list[str]:

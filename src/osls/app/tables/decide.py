@@ -7,6 +7,7 @@ distinct values are categories; sentences are text; nearly as many distinct valu
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from scipy import sparse
 
 from osls._core.arrays import Floats
 from osls.app.files.reader import InputError, Place, shorten
+from osls.app.tables.columns import Unfamiliar
 from osls.app.tables.parsing import Parsed, as_dates, as_numbers, as_strings, refuse_nested, wrong_value
 
 KINDS = ("number", "date", "category", "text")
@@ -26,6 +28,10 @@ _FEW = 20
 _MOST = 0.8
 _WORDS_OF_TEXT = 3.0
 _CHARACTERS_OF_TEXT = 50.0
+# So many rows without any value of a column are no chance, where the fit had some missing values as well.
+_NO_CHANCE = 5
+# Where the fit had rare values, a larger share of values that it did not learn is worth a word.
+_MANY_RARE = 0.05
 # If more than this share of the strings are distinct, the column is an id of the rows.
 _DISTINCT_OF_ID = 0.5
 _DISTINCT_ON_A_SIDE = 0.95
@@ -212,3 +218,31 @@ def _names_the_row(name: str, source: Any, target: Any) -> bool:
     rising = (np.diff(source) > 0).all() and (np.diff(target) > 0).all()
     filled = all(np.ptp(side) < 3 * len(side) for side in (source, target))
     return bool(_ID_NAME.search(name)) or bool(rising or filled)
+
+
+def unfamiliar_note(found: Mapping[str, Unfamiliar]) -> str | None:
+    """Say which columns of rows to predict hold nothing, or values that the fit did not meet."""
+    parts, gone = list[str](), list[str]()
+    for name, each in found.items():
+        lacking = each.missing > 0 and not each.missing_before
+        if each.missing == each.rows and (lacking or each.rows >= _NO_CHANCE):
+            gone.append(name)
+        elif lacking:
+            parts.append(f"{shorten(name)} is missing in {_of(each.missing, each.rows)}, in the fit in none")
+        if each.unseen > (_MANY_RARE * each.rows if each.rare_before else 0):
+            what = "rare or unknown to the model" if each.rare_before else "unknown to the model"
+            where = f"{_of(each.unseen, each.rows)} (such as {shorten(each.example)})"
+            parts.append(f"{shorten(name)} is {what} in {where}")
+    if gone:
+        parts.insert(0, f"there is no value at all of {_listed(gone)}")
+    if not parts:
+        return None
+    more = f"; and {len(parts) - 5} more columns" if len(parts) > 5 else ""
+    return (
+        f"{'; '.join(parts[:5])}{more}. Medians stand for missing numbers and nothing for unknown words, so "
+        "that answers for these rows are less sure."
+    )
+
+
+def _of(count: int, rows: int) -> str:
+    return f"{count:,} of {rows:,} row{'s' * (rows != 1)}"

@@ -189,11 +189,15 @@ def _check_target_label(target: RowFile, label: str, ignored: bool) -> list[str]
     return [f"The column {shorten(label)} of the target was not looked at."]
 
 
+def made_columns(classes: Sequence[str]) -> set[str]:
+    """Names of the columns of the predictions, which no id may have."""
+    return {"predicted", "novel", "group", *(f"p_{name}" for name in classes)}
+
+
 def _read_ids(target: RowFile, ids: list[str], classes: AnyArray) -> pd.DataFrame:
     """Return the id columns, one row for each of the target's even if there are no columns."""
-    made = {"predicted", "novel", "group", *(f"p_{name}" for name in classes.tolist())}
     for column in ids:
-        if column in made:
+        if column in made_columns(classes.tolist()):
             raise InputError(
                 f"{target.name}: the id column {shorten(column)} has the name of a column of the "
                 "predictions; rename it."

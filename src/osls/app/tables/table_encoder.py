@@ -13,7 +13,16 @@ from osls._core.arrays import AnyArray
 from osls._core.saving import saveable
 from osls.app.files.reader import ROWS, InputError, Kind, Place, missing_columns, shorten
 from osls.app.options import TextMode
-from osls.app.tables.columns import Categories, Dates, MiniLM, Numbers, TfIdf, choose_text_mode, number_matrix
+from osls.app.tables.columns import (
+    Categories,
+    Dates,
+    MiniLM,
+    Numbers,
+    TfIdf,
+    Unfamiliar,
+    choose_text_mode,
+    number_matrix,
+)
 from osls.app.tables.decide import (
     KINDS,
     NAMES_THE_ROW,
@@ -146,6 +155,13 @@ class TableEncoder:
         for column in self.columns_:
             if isinstance(column, Numbers | Dates):
                 column.encode(frame, place)
+
+    def unfamiliar(self, columns: Mapping[str, Any]) -> dict[str, Unfamiliar]:
+        """Count, by column, values that are missing or that the fit did not meet; the features do not say so.
+
+        ``columns`` is a frame that :meth:`transform` takes, or lists of values by column.
+        """
+        return {name: found for column in self.columns_ for name, found in column.unfamiliar(columns).items()}
 
     @property
     def used_columns(self) -> list[str]:
