@@ -94,6 +94,41 @@ def test_what_cannot_be_compared(folder, monkeypatch, words, message):
     assert message in result.output
 
 
+FAILING = """
+import numpy as np
+from osls.base import Adaptation, OpenSetAdapter
+
+class Raises(OpenSetAdapter):
+    def __init__(self, *, novel_label=None, random_state=None):
+        self.novel_label = novel_label
+        self.random_state = random_state
+
+    def _adapt(self, task):
+        raise RuntimeError("no GPU")
+
+class NotANumber(Raises):
+    def _adapt(self, task):
+        proba = np.full((task.X_target.shape[0], task.k + 1), np.nan)
+        return Adaptation(task.source_marginal, 0.0, proba)
+"""
+
+
+def test_a_method_that_fails_does_not_take_the_others_with_it(folder):
+    (folder / "failing.py").write_text(FAILING)
+    names = [
+        f"{folder / file}:{name}"
+        for file, name in (("failing.py", "Raises"), ("failing.py", "NotANumber"), ("method.py", "Mine"))
+    ]
+    result = invoke(folder, "--label", "kind", "--methods", ",".join(names))
+    assert result.exit_code == 1
+    assert "RuntimeError: no GPU" in result.output
+    assert "not finite numbers" in result.output
+    (written,) = (folder / "out").iterdir()
+    runs = pd.read_csv(written).set_index("method")
+    assert runs.loc[names[:2], "accuracy"].isna().all()
+    assert runs.loc[names[2], "accuracy"].between(0.2, 0.9).all()
+
+
 def test_two_classes_are_too_few(folder):
     (folder / "mine.csv").write_text("x,kind\n" + "1,a\n2,b\n" * 20)
     result = invoke(folder, "--label", "kind")

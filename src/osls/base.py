@@ -277,6 +277,11 @@ class OpenSetAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             target_rows = X[:0] if target is None else target
             task = Task(X, encoded, target_rows, known, rng, copies_among(X, target_rows), weight=weight)
             adaptation = self._adapt(task) if target is not None else self._adapt_to_nothing(task)
+            if not np.isfinite(adaptation.target_proba).all():
+                raise ValueError(
+                    f"{type(self).__name__} found probabilities of target rows that are not finite numbers; "
+                    "if a model was passed in, look at its predict_proba."
+                )
         self._forget()
         self._publish(task, classes, adaptation)
         verdict = self._verdict()

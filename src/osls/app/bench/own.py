@@ -20,10 +20,11 @@ from osls.app.files.opening import open_rows
 from osls.app.files.reader import InputError, Place, did_you_mean, shorten
 from osls.app.tables.problem import check_labels, class_names
 from osls.app.tables.table_encoder import TableEncoder
-from osls.datasets import simulate_osls
+from osls.datasets import OSLSProblem, simulate_osls
 from osls.metrics import accuracy, mix_error
 
-_COLUMNS = ("held out", "draw", "method", "accuracy", "novel_true", "novel_estimate", "error")
+_COLUMNS = ("held out", "draw", "method", "accuracy", "novel_true", "novel_estimate", "error", "failed")
+_MEANS = ("accuracy", "error")
 _NOVEL = "novel"
 
 
@@ -42,7 +43,11 @@ def run_own(path: str, label: str, methods: Sequence[str], *, draws: int, seed: 
     screen = Screen()
     screen.print(_summary(runs, methods))
     screen.print(f"{len(runs)} runs, in {written}", soft_wrap=True)
-    return 0
+    failed = [run for run in runs if run["failed"]]
+    for run in failed:
+        words = f"{run['method']}, {run['held out']} held out, draw {run['draw']}: {run['failed']}"
+        screen.print(words, soft_wrap=True, markup=False)
+    return 1 if failed else 0
 
 
 def _file_name(path: str, content: str) -> str:
@@ -70,23 +75,32 @@ def read_labelled(path: str, label: str) -> tuple[AnyArray, AnyArray]:
 def hold_out_in_turn(
     X: AnyArray, y: AnyArray, methods: Sequence[str], *, draws: int, seed: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield the figures of every method on every problem in which one class is novel."""
+    """Yield the figures of every method on every problem in which one class is novel.
+
+    A method that fails says why in ``failed``, and the others go on.
+    """
     for held_out in np.unique(y).tolist():
         for draw in range(draws):
             problem = simulate_osls(X, y, novel=[held_out], novel_label=_NOVEL, random_state=seed + draw)
             for method in methods:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    found = run_method(method, problem, seed=seed + draw)
-                yield {
-                    "held out": held_out,
-                    "draw": draw,
-                    "method": method,
-                    "accuracy": accuracy(problem.y_target, found.target_labels, _NOVEL).all,
-                    "novel_true": float(problem.target_marginal[-1]),
-                    "novel_estimate": float(found.target_marginal[-1]),
-                    "error": mix_error(problem.target_marginal, found.target_marginal).novel,
-                }
+                run = {"held out": held_out, "draw": draw, "method": method}
+                run["novel_true"] = float(problem.target_marginal[-1])
+                yield run | _figures(method, problem, seed + draw)
+
+
+def _figures(method: str, problem: OSLSProblem, seed: int) -> dict[str, Any]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = run_method(method, problem, seed=seed)
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"}
+    return {
+        "accuracy": accuracy(problem.y_target, found.target_labels, _NOVEL).all,
+        "novel_estimate": float(found.target_marginal[-1]),
+        "error": mix_error(problem.target_marginal, found.target_marginal).novel,
+        "failed": "",
+    }
 
 
 def _summary(runs: Sequence[dict[str, Any]], methods: Sequence[str]) -> Table:
@@ -97,7 +111,8 @@ def _summary(runs: Sequence[dict[str, Any]], methods: Sequence[str]) -> Table:
     for held_out in [*dict.fromkeys(run["held out"] for run in runs), None]:
         for method in methods:
             mine = [run for run in runs if run["method"] == method and held_out in (None, run["held out"])]
-            means = (f"{np.mean([run[key] for run in mine]):.3f}" for key in ("accuracy", "error"))
+            mine = [run for run in mine if not run["failed"]]
+            means = (f"{np.mean([run[key] for run in mine]):.3f}" if mine else "-" for key in _MEANS)
             name = "all, mean" if held_out is None else held_out
             table.add_row(name, method, *means, style="bold" if held_out is None else None)
     return table
