@@ -68,6 +68,8 @@ class TestStudy:
             method = METHODS[config["method"]["name"]]
             if method.adapter is not None:
                 values = {**method.preset, **config["method"].get("parameters", {})}
+                if "mixture" in values:
+                    values["mixture"] = make_mixture(values["mixture"])
                 check_parameters(method.adapter(**values))
             assert study.profile == "cpu" or "network" in config
 
