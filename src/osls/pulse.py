@@ -34,6 +34,7 @@ from osls.training.learners import FoldModels, Learner, NetworkLearner, cross_fi
 from osls.training.predictors import Constant
 from osls.training.roles import Roles, calibrated, class_work, joint_task, network_of
 from osls.training.sampling import Split, assign_folds
+from osls.training.trainer import Device
 
 __all__ = ["PULSE"]
 
@@ -180,6 +181,7 @@ class PULSE(Growing, Findings):
         "novel_level": Between(0, 1, closed=True),
         "level": Between(0, 1),
         "n_bootstrap": AtLeast(2, optional=True),
+        "device": Device(),
     }
 
     def __init__(

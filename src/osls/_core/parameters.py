@@ -97,31 +97,11 @@ class Function:
         return None if value is None or callable(value) else f"must be callable or None; got {value!r}."
 
 
-@dataclass(frozen=True)
-class Device:
-    """What torch computes on, and this machine has."""
-
-    def complaint(self, value: Any) -> str | None:
-        import torch  # here, because what needs no network needs no torch either
-
-        if isinstance(value, str) and value == "auto":
-            return None
-        try:
-            kind = torch.device(value).type
-        except (RuntimeError, TypeError):
-            return f"must be 'auto', 'cpu', 'cuda' or 'mps'; got {value!r}."
-        here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-        if not here.get(kind, True):
-            return f"is {value!r}, which this machine does not have; use 'auto' or 'cpu'."
-        return None
-
-
 # Parameters that mean the same wherever an estimator has them. They are checked also where a fit happens to
 # make no use of them: a mistake would come to light with other data only.
 _SHARED: Mapping[str, Constraint] = {
     "mixture": Estimator("osls.mixture.BBE()"),
     "callback": Function(),
-    "device": Device(),
 }
 
 
@@ -138,8 +118,7 @@ def check_parameters(estimator: Any) -> None:
         own: Mapping[str, Constraint] = vars(kind).get("parameter_constraints", {})
         constraints |= own
     for name, constraint in constraints.items():
-        value = getattr(estimator, name)
-        complaint = constraint.complaint(value)
+        complaint = constraint.complaint(getattr(estimator, name))
         if complaint is not None:
             raise ValueError(f"{name} {complaint}")
 

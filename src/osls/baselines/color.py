@@ -24,7 +24,7 @@ from osls.training.choose import LearnerSpec, choose_network
 from osls.training.learners import NetworkLearner
 from osls.training.predictors import Networks
 from osls.training.sampling import assign_folds
-from osls.training.trainer import as_tensor
+from osls.training.trainer import Device, as_tensor
 
 # The recalls in steps of a tenth; the authors stop at .45.
 _RECALLS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -149,6 +149,7 @@ class CoLOR(OpenSetAdapter):
         "dual_rate": Between(0, np.inf),
         "n_folds": AtLeast(2),
         "max_steps": AtLeast(1, optional=True),
+        "device": Device(),
     }
 
     def __init__(

@@ -26,6 +26,7 @@ from osls.training.nets.features import FeatureFactory, new_features
 from osls.training.predictors import Encoder, encoder_for
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import (
+    Device,
     Plateau,
     Schedule,
     Trainer,
@@ -141,6 +142,7 @@ class DeepAdapter(OpenSetAdapter):
     parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "max_steps": AtLeast(1, optional=True),
         "patience": AtLeast(1, optional=True),
+        "device": Device(),
     }
 
     known_score_: Floats

@@ -26,7 +26,7 @@ from osls.training.choose import LearnerSpec, choose_network
 from osls.training.learners import NetworkLearner
 from osls.training.predictors import Networks
 from osls.training.sampling import EpochSampler, assign_folds
-from osls.training.trainer import Plateau, Trainer, as_tensor, seeded
+from osls.training.trainer import Device, Plateau, Trainer, as_tensor, seeded
 
 _OBJECTIVES = ("cvir", "pvu", "upu", "nnpu", "upu-sigmoid", "nnpu-sigmoid")
 
@@ -93,6 +93,7 @@ class KPU(OpenSetAdapter):
         "patience": AtLeast(1, optional=True),
         "n_folds": AtLeast(1),
         "max_steps": AtLeast(1, optional=True),
+        "device": Device(),
     }
 
     def __init__(

@@ -17,6 +17,7 @@ from osls.training.choose import LearnerSpec, as_fitted, choose_learner
 from osls.training.learners import FoldModels
 from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
+from osls.training.trainer import Device
 
 
 @saveable
@@ -51,6 +52,7 @@ class SourceOnly(OpenSetAdapter):
         "n_folds": AtLeast(1),
         "max_steps": AtLeast(1, optional=True),
         "patience": AtLeast(1, optional=True),
+        "device": Device(),
     }
 
     def __init__(

@@ -26,6 +26,7 @@ from osls.training.choose import LearnerSpec, choose_learner, choose_network
 from osls.training.learners import FoldModels, Learner, NetworkLearner
 from osls.training.predictors import Constant, Predictor
 from osls.training.sampling import assign_folds
+from osls.training.trainer import Device
 
 
 def check_positive_unlabeled(estimator: Any, X: Any, y: Any, n_folds: int) -> tuple[AnyArray, AnyArray]:
@@ -228,6 +229,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "rounds": AtLeast(1),
         "penalty": AtLeast(0, whole=False),
         "max_steps": AtLeast(1, optional=True),
+        "device": Device(),
     }
 
     classes_: AnyArray

@@ -153,6 +153,23 @@ def resolve_device(device: str) -> torch.device:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
+@dataclass(frozen=True)
+class Device:
+    """A constraint of a parameter: what torch computes on, and this machine has."""
+
+    def complaint(self, value: Any) -> str | None:
+        if isinstance(value, str) and value == "auto":
+            return None
+        try:
+            kind = torch.device(value).type
+        except (RuntimeError, TypeError):
+            return f"must be 'auto', 'cpu', 'cuda' or 'mps'; got {value!r}."
+        here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        if not here.get(kind, True):
+            return f"is {value!r}, which this machine does not have; use 'auto' or 'cpu'."
+        return None
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Restore torch's random state after the block; only one thread at a time may be inside."""
