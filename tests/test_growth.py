@@ -513,6 +513,7 @@ class TestCommands:
         assert done.exit_code == 0, done.output
         assert "All that was found to be new has a name now" in " ".join(done.output.split())
         assert "could have been missed" not in done.output
+        assert "othing new was found" not in done.output
 
     def test_absorb_knows_its_parent_and_changes_nothing_else(self, run, tmp_path):
         import jsonschema

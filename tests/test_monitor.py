@@ -474,6 +474,13 @@ def test_bad_input_ends_with_two_and_keeps_what_was_there(run, tmp_path):
     level = monitor_command(run, tmp_path, *weeks(run, 1), "--level", "0.9")
     assert level.exit_code == 2
     assert "another --level" in level.output
+    seed = monitor_command(run, tmp_path, *weeks(run, 1), "--seed", "7")
+    assert seed.exit_code == 2
+    assert "was begun with --seed 0" in seed.output
+    words = tmp_path / "words.csv"
+    words.write_text("age,weight,noise,city\n40,70,0,Rome\nforty,70,0,Rome\n")
+    wrong = monitor_command(run, tmp_path, words)
+    assert "row 2 has 'forty'; correct that value or empty it." in " ".join(wrong.output.split())
     (tmp_path / "state.json").write_text("{")
     assert "state.json: cannot be read as a state" in monitor_command(run, tmp_path, *weeks(run, 1)).output
     no_model = CliRunner().invoke(app, ["monitor", str(tmp_path), str(weeks(run, 0)[0])])

@@ -129,6 +129,11 @@ class Growing(OpenSetAdapter):
         self._keep(FitRows(X, np.array([number[name] for name in labels]), target))
         return self
 
+    def _sentence(self) -> str:
+        if self._origin is not None and self.novel_prevalence_ == 0:
+            return "All that was found to be new has a name now."
+        return super()._sentence()
+
     # -- Discover -----------------------------------------------------------------------------------
 
     def discover(self) -> Discovery:

@@ -244,6 +244,11 @@ def _open_state(options: MonitorOptions, fresh: Monitor) -> Monitor:
             f"{path}: belongs to another model, or to another --level or --against; "
             "name a new file with --state."
         )
+    if options.seed not in (monitor.seed, MonitorOptions.seed):
+        raise InputError(
+            f"{path}: was begun with --seed {monitor.seed}, which a watch keeps; leave --seed out, or name a "
+            "new file with --state."
+        )
     return monitor
 
 

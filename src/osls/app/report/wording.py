@@ -149,6 +149,9 @@ def headline(answer: Answer) -> Headline:
 
 def _novel_clause(answer: Answer) -> str:
     share, (low, high) = float(answer.target_share[-1]), answer.interval[-1]
+    if share <= 0 and answer.parent is not None:
+        # Groups of an earlier run were named: saying that nothing new was found would deny them.
+        return "all that was found to be new has a name now"
     if share <= 0:
         return "nothing new was found" + _p_words(answer.novelty_pvalue)
     about = "roughly " if high - low > _WIDE else ""
@@ -163,7 +166,7 @@ def _missed(answer: Answer, high: float) -> str:
     detectable = getattr(answer.model, "detectable_share_", None)
     if detectable is None and high <= 0:
         # All groups of a run were named: nothing was tested, and nothing has an upper end.
-        return "All that was found to be new has a name now; whether there is more, the next fit will tell."
+        return "Whether there is more, the next fit will tell."
     found = "" if detectable is None else f"{percent(detectable)} of a new kind would have been found. "
     return f"{found}A new kind that makes up to {percent(high)} of the data could have been missed."
 

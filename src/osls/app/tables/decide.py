@@ -21,6 +21,8 @@ from osls.app.tables.columns import Unfamiliar
 from osls.app.tables.parsing import Parsed, as_dates, as_numbers, as_strings, refuse_nested, wrong_value
 
 KINDS = ("number", "date", "category", "text")
+# What a fit can do about a column, and predicting cannot.
+_OR_IGNORE = ", or leave the column out (--ignore)"
 
 # Up to this many distinct values, strings are codes even if most of them look like numbers.
 _FEW = 20
@@ -76,7 +78,7 @@ def _listed(names: list[str]) -> str:
 def decide(columns: tuple[pd.Series, pd.Series], places: tuple[Place, Place]) -> str:
     """Return what a column of source and target is, one of ``KINDS``, or why to leave it out."""
     for column, place in zip(columns, places, strict=True):
-        refuse_nested(column, place)
+        refuse_nested(column, place, f"write one number or one text a row{_OR_IGNORE}")
     texts = as_strings(columns[0]), as_strings(columns[1])
     if any(text.isna().all() for text in texts):
         return NO_VALUES
@@ -109,13 +111,13 @@ def _refuse_contradiction(
         raise InputError(
             f"{places[odd].name}: column {shorten(columns[odd].name)} has {shorten(columns[odd].iloc[row])} "
             f"in row {places[odd].row(row)} where {places[1 - odd].name} has {wanted}; "
-            "write both alike or leave the column out (--ignore)."
+            f"write both alike{_OR_IGNORE}."
         )
     if few:
         return
     for column, side, place in zip(columns, parsed, places, strict=True):
         if side.wrong.any() and side.share >= _MOST:
-            raise wrong_value(column, side, place, wanted)
+            raise wrong_value(column, side, place, wanted, f"correct that value, empty it{_OR_IGNORE}")
 
 
 def _screen_dates(dates: tuple[Parsed, Parsed]) -> str:

@@ -55,7 +55,7 @@ def wrong_value(
     parsed: Parsed,
     place: Place,
     wanted: str,
-    remedy: str = "correct that value, empty it, or leave the column out (--ignore)",
+    remedy: str = "correct that value or empty it",
 ) -> InputError:
     """Return the error that names the first value that is not what the column holds otherwise."""
     row = parsed.first_wrong
@@ -77,7 +77,9 @@ def refuse_doubtful(column: pd.Series, parsed: Parsed, place: Place) -> None:
         )
 
 
-def refuse_nested(column: pd.Series, place: Place) -> None:
+def refuse_nested(
+    column: pd.Series, place: Place, remedy: str = "write one number or one text a row"
+) -> None:
     """Raise for lists, objects and bytes inside a column."""
     if column.dtype != object:
         return
@@ -85,8 +87,7 @@ def refuse_nested(column: pd.Series, place: Place) -> None:
         if isinstance(value, list | dict | tuple | set | bytes | np.ndarray):
             kind = "bytes" if isinstance(value, bytes) else "a list or an object"
             raise InputError(
-                f"{place.name}: column {shorten(column.name)} holds {kind} in row {place.row(row)}; "
-                "write one number or one text a row, or leave the column out (--ignore)."
+                f"{place.name}: column {shorten(column.name)} holds {kind} in row {place.row(row)}; {remedy}."
             )
 
 
