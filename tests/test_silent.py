@@ -403,6 +403,19 @@ def model(wine):
 class TestLabels:
     """Labels in any container, and what is wrong with them said of y."""
 
+    def test_labels_in_another_order_than_the_rows_are_noticed(self, frames):
+        source, y, target, _ = frames
+        labels = pd.Series(np.asarray(y), index=source.index)
+        with pytest.warns(
+            UserWarning, match=r"the index of X in another order.*y\.loc\[X\.index\]"
+        ) as caught:
+            PULSE(random_state=0, **QUICK).fit(source, labels.iloc[::-1], X_target=target)
+        assert caught[0].filename == __file__
+        for other in (labels, labels.set_axis(range(1000, 1000 + len(labels))), labels.tolist()):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", message="y has the index")
+                PULSE(random_state=0, **QUICK).fit(source, other, X_target=target)
+
     @pytest.mark.parametrize(
         "change",
         [

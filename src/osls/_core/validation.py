@@ -54,6 +54,7 @@ def _array_options(estimator: Any, X: Any) -> dict[str, Any]:
 
 def check_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool) -> Any:
     """Validate X (and y) with scikit-learn's rules; images become float32."""
+    _warn_of_other_order(X, y)
     with _naming("X"):
         X = _to_array(X)
     if not reset:
@@ -239,6 +240,20 @@ def _check_column_order(source: Any, target: Any) -> None:
                 f"X_target has the columns of X in another order: column {i} is {other!r} where X has "
                 f"{name!r}. Pass X_target[X.columns]."
             )
+
+
+def _warn_of_other_order(X: Any, y: Any) -> None:
+    """Warn if both are tables whose index has the same entries in another order, which nothing joins by"""
+    one, other = getattr(X, "index", None), getattr(y, "index", None)
+    if not hasattr(one, "equals") or not hasattr(other, "equals") or one.equals(other):
+        return
+    if len(one) == len(other) and set(one) == set(other):
+        warnings.warn(
+            "y has the index of X in another order. Labels belong to rows by position, not by index; "
+            "if that is not meant, pass y.loc[X.index].",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def _warn_of_other_scale(X: Any, X_target: Any) -> None:
