@@ -243,7 +243,7 @@ def _check_column_order(source: Any, target: Any) -> None:
 
 
 def _warn_of_other_order(X: Any, y: Any) -> None:
-    """Warn if both are tables whose index has the same entries in another order, which nothing joins by"""
+    """Warn if X and y have the same index in another order: they are paired by position."""
     one, other = getattr(X, "index", None), getattr(y, "index", None)
     if not hasattr(one, "equals") or not hasattr(other, "equals") or one.equals(other):
         return
