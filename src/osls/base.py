@@ -34,7 +34,7 @@ from osls._core.validation import (
 )
 from osls.inference.diagnostics import Diagnostics, TrustWarning, Verdict
 from osls.training.predictors import Predictor
-from osls.training.sampling import Split, assign_folds
+from osls.training.sampling import Split
 
 __all__ = ["Adaptation", "Callback", "Combined", "OpenSetAdapter", "Task", "combine", "combine_opinions"]
 
@@ -100,11 +100,6 @@ class Task:
         m = self.X_target.shape[0]
         check_folds(self.y, self.classes, 2, m)
         return Split.draw(self.y, m, self.rng, self.copy_of)
-
-    def halves(self) -> Ints:
-        """Divide source and target rows in two halves, 0 and 1, copies together."""
-        strata = np.append(self.y, np.full(self.X_target.shape[0], self.k))
-        return assign_folds(strata, 2, self.rng, self.copy_of)
 
     def weights_for(self, marginal: Floats) -> Floats:
         """Weights of the source rows that turn its class mix into ``marginal``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from torch import nn
 
-from osls._core.arrays import Bools, Floats, Ints, with_novel
+from osls._core.arrays import Floats, Ints, with_novel
 from osls._core.parameters import AtLeast, Between, Constraint, OneOf, check_parameters
 from osls._core.progress import Advance, no_progress, progress_bar
 from osls._core.saving import saveable
@@ -33,7 +33,7 @@ from osls.training.effort import EFFORTS
 from osls.training.learners import FoldModels, Learner, NetworkLearner, cross_fit_all
 from osls.training.predictors import Constant
 from osls.training.roles import Roles, calibrated, class_work, joint_task, network_of
-from osls.training.sampling import assign_folds
+from osls.training.sampling import Split, assign_folds
 from osls.training.trainer import Device
 
 __all__ = ["PULSE"]
@@ -54,8 +54,7 @@ class PULSE(Growing, Findings):
         predictions, estimates the shares jointly from one (k+1)-way model, and keeps the novel share fixed
         while CVIR learns the classifier. "fine-tune" is for networks that are expensive to train: as "paper",
         but the discriminator starts from the source classifier's weights, learns the novel class beside the
-        known ones, and its probabilities of the known classes are averaged with the source classifier's. It
-        is trained twice, on either half of the target, to answer for the other.
+        known ones, and its probabilities of the known classes are averaged with the source classifier's.
     source_classifier, discriminator : "auto", "mlp", "trees", "linear", "convnet", estimator or factory
         The models that predict the known class, and known against novel. "auto" is a small convnet for
         images; for tables an MLP and extremely randomised trees (an MLP and logistic regression if sparse),
@@ -98,8 +97,8 @@ class PULSE(Growing, Findings):
         nothing changed it costs accuracy.
     callback : callable, optional
         For the recipes "paper" and "fine-tune": called after each epoch with its number and the target's
-        current probabilities (for "fine-tune", by the first of its two discriminators, before the final
-        corrections). If you have the target's labels you can track the accuracy; PULSE never sees them.
+        current probabilities (for "fine-tune", before the final corrections). If you have the target's
+        labels you can track the accuracy; PULSE never sees them.
     novel_level : float, default=0.05
         The novel share is reported as zero unless "nothing is new" is rejected at this level: the rate of
         false alarms (benchmarks/novelty.py).
@@ -290,7 +289,7 @@ class PULSE(Growing, Findings):
         if self.align:
             X, X_target = align_table(task.X, task.y, task.X_target, task.rng)
             task = replace(task, X=X, X_target=X_target)
-        stages = {"paper": 2, "fine-tune": 3, "cross-fit": 2 + self._roles.plan().rounds}[self.recipe]
+        stages = 2 + self._roles.plan().rounds if self.recipe == "cross-fit" else 2
         adapt = {
             "paper": self._adapt_by_paper,
             "fine-tune": self._adapt_by_fine_tuning,
@@ -319,8 +318,7 @@ class PULSE(Growing, Findings):
             # Step 4: re-sample the source, here as weights that the sampler draws by.
             problem = cvir.PUProblem(task.y, task.weights_for(marginal), task.X_target.shape[0], task.copy_of)
             # Step 5: the discriminator and the novel share, by Algorithm 3.
-            follow = task.follow(f_s.scores[len(task.y) :], marginal, self.callback)
-            f_d = self._alternate(learner, problem, split.fold == 0, follow, task)
+            f_d = self._alternate(learner, problem, split, f_s, marginal, task)
             known_t = f_d.target_scores[split.target]
             return f_d, HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, known_t)
 
@@ -355,24 +353,11 @@ class PULSE(Growing, Findings):
         # Step 4: re-sample the source, as weights.
         problem = cvir.PUProblem(task.y, task.weights_for(first), task.X_target.shape[0], task.copy_of)
         # Step 5: the source classifier learns one more class, with as much weight as all the known ones. It
-        # is then accurate enough to select the known rows, from which the label shift is estimated again. Two
-        # networks do so, each from half of the target, because a network remembers which rows it was told to
-        # be perhaps novel: each answers for the half that it has not seen.
-        half = task.halves()
-        pair = [
-            self._alternate(
-                learner,
-                problem,
-                np.append(split.source, half[len(task.y) :] == own),
-                task.follow(f_s.scores[len(task.y) :], first, self.callback if own == 0 else None),
-                task,
-                network_of(f_s.predictor),
-            )
-            for own in (0, 1)
-        ]
-        f_d = cvir.crossed(pair, half[: len(task.y)][split.source], half[len(task.y) :])
-        scores = HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, f_d.target_scores)
-        marginal = self._known_marginal(scores, task)
+        # is then accurate enough to select the known rows, from which the label shift is estimated again.
+        f_d = self._alternate(learner, problem, split, f_s, first, task, network_of(f_s.predictor))
+        all_scores = HeldOutScores(y_s, class_s, class_t, f_d.held_out_scores, f_d.target_scores)
+        scores = all_scores.take(np.arange(len(y_s)), np.flatnonzero(split.target))
+        marginal = self._known_marginal(all_scores, task)
         novel_share, test = self._novel_share(scores, marginal, task)
         # Step 6: average the two models' answers.
         prior_shift = with_novel(marginal, novel_share) / with_novel(first, 0.5)
@@ -442,8 +427,9 @@ class PULSE(Growing, Findings):
         self,
         learner: NetworkLearner,
         problem: cvir.PUProblem,
-        held_out: Bools,
-        follow: Callable[[Floats, float], None],
+        split: Split,
+        f_s: FoldModels,
+        marginal: Floats,
         task: Task,
         source_network: nn.Module | None = None,
     ) -> cvir.Discriminator:
@@ -451,12 +437,12 @@ class PULSE(Growing, Findings):
         return cvir.alternate(
             learner,
             problem,
-            held_out,
+            split.fold == 0,
             self._estimator().mixture,
             objective=self.objective,
             rng=task.rng,
             history=task.history,
-            on_epoch=follow,
+            on_epoch=task.follow(f_s.scores[problem.n_source :], marginal, self.callback),
             source_network=source_network,
         )
 

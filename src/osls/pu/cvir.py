@@ -26,7 +26,7 @@ from osls.mixture.base import MixtureEstimator
 from osls.pu import losses
 from osls.pu.selection import unbiased_risk
 from osls.training.learners import FoldTask, Learner, NetworkLearner, continue_from, cross_fit_all
-from osls.training.predictors import Blended, Constant, Predictor, Shifted
+from osls.training.predictors import Constant, Predictor, Shifted
 from osls.training.sampling import EpochSampler, assign_folds
 from osls.training.trainer import Trainer, seeded
 
@@ -85,22 +85,6 @@ class Discriminator:
     def held_out_proba(self) -> Floats:
         """Probabilities of the held-out source rows, in the predictor's format."""
         return _in_columns(self.held_out_scores) if self.held_out_by_class is None else self.held_out_by_class
-
-
-def crossed(pair: Sequence[Discriminator], source_half: Ints, target_half: Ints) -> Discriminator:
-    """Join two discriminators of k + 1 classes that were each trained on the half that the other answers for.
-
-    Held-out source rows, which neither was trained on, are divided among them in the same way, so that their
-    scores can be compared with those of the target. New rows get the mean of both answers.
-    """
-    return Discriminator(
-        np.choose(target_half, [each.target_scores for each in pair]),
-        Blended(pair[0].predictor, pair[1].predictor, 0.5),
-        float(np.mean([each.novel_share for each in pair])),
-        np.choose(source_half, [each.held_out_scores for each in pair]),
-        np.choose(target_half[:, None], [each.by_class for each in pair]),
-        np.choose(source_half[:, None], [each.held_out_by_class for each in pair]),
-    )
 
 
 def _in_columns(known: Floats) -> Floats:
