@@ -78,7 +78,8 @@ def make_batches(story: Story, seed: int) -> tuple[Any, np.ndarray, list[tuple[A
     """Return a third of the rows of the known classes with labels, and ten batches of other rows."""
     rng = np.random.default_rng(seed)
     loaded = load_dataset(story.data).load()
-    X, y = loaded.X, np.array(loaded.class_names)[loaded.y]
+    X: Any = loaded.X
+    y = np.array(loaded.class_names)[loaded.y]
     if sparse.issparse(X) and X.shape[1] <= WIDE:
         X = X.toarray()
     free = np.isin(y, (*story.known, *story.arriving))
@@ -129,20 +130,19 @@ def main() -> None:
             np.mean(model.target_labels_ == np.where(np.isin(truth, model.classes_), truth, "novel"))
         )
         print(f"batch {b:2}: {len(asked):2} labels, new {named or '-'}, accuracy {right:.3f}", flush=True)
-        if len(asked):
+        if len(asked) and b < BATCHES:
             labels.append((batch[asked], truth[asked]))
             X, y = model.as_source()
+    # Labels of the last batch stay out of the other fit: its rows must not stand on both sides.
     together = first
     for rows, names in labels:
         together = stack_rows(together[0], rows), np.append(together[1], names)
-    scratch = fit(*together, batches[-1][0])
-    final = fit(X, y, batches[-1][0])
-    truth = batches[-1][1]
-    for name, each in (("grown", final), ("refitted with the same labels", scratch)):
+    scratch = fit(*together, batch)
+    for name, each in (("grown", model), ("refitted with the same labels", scratch)):
         print(f"last batch, {name}: accuracy {np.mean(each.target_labels_ == truth):.3f}")
-    monitor = Monitor(final.target_marginal_, list(map(str, final.classes_)), against="first")
+    monitor = Monitor(model.target_marginal_, list(map(str, model.classes_)), against="first")
     for b, (batch, _) in enumerate(batches, 1):
-        monitor.update(f"batch {b}", final.predict_proba(batch))
+        monitor.update(f"batch {b}", model.predict_proba(batch))
     command = f"python examples/ten_batches.py --data {options.data}"
     write_atomically(options.out, render_timeline(monitor, model="the last of ten", command=command))
     print(f"The timeline is in {options.out}.")
