@@ -28,7 +28,7 @@ from problems import synthetic
 DRAWS = 16
 SUBSETS = 3
 PENALTY = 5.0
-# One group weighs so much beside another number: one that is not there does more harm than two not told apart.
+# One group weighs so much beside another number: to invent a group does more harm than to miss one.
 ONE = 4.0
 GENERATED = "generated"
 MADE = "made"

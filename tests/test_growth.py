@@ -185,7 +185,7 @@ class TestDiscover:
         assert list(mean_figures(space[:10], usual, np.random.default_rng(1))) == [1]
 
     def test_columns_are_standardised_where_that_tells_more(self):
-        """A column in large units drowns another unless it is standardised; noise in small ones is blown up."""
+        """Columns in large units drown another unless standardised; noise in small ones is blown up."""
         rng = np.random.default_rng(0)
         y = np.repeat([0, 1], 60)
         telling, noise = rng.normal(size=120) + 4 * y, rng.normal(size=(120, 30))

@@ -1,18 +1,18 @@
 r"""Partitions of rows into groups: the candidates, how good each is, and how many groups to say there are.
 
-Rows are compared in units of a known class (:class:`osls.inference.space.Space`): a new class is about as wide as the known ones,
-so the covariance within known classes says which differences count. Columns are taken standardised or as they
-are, whichever tells the known classes apart better; what the models learnt of the known classes is added with
-a small weight, as it says less of classes that they never saw. For each number of groups up to six, Ward's
-tree is cut there and a Gaussian mixture with one covariance goes on from the cut. Figures say how good a
-partition is:
+Rows are compared in units of a known class (:class:`osls.inference.space.Space`): a new class is about as
+wide as the known ones, so the covariance within known classes says which differences count. Columns are taken
+standardised or as they are, whichever tells the known classes apart better; what the models learnt of the
+known classes is added with a small weight, as it says less of classes that they never saw. For each number
+of groups up to six, Ward's tree is cut there and a Gaussian mixture with one covariance goes on from the cut.
+Figures say how good a partition is:
 
 - the mean valley between two groups, along the axis that separates them best;
 - the modularity of the graphs of nearest neighbours, by the columns and by what the models learnt (neighbours
   should be of one group), and how much larger it is than when single known classes are cut into as many
   parts: this is what one class looks like in these data;
-- how wide the groups are, beside known classes: several classes in one group are wider than one, and the parts
-  of a class are narrower.
+- how wide the groups are, beside known classes: several classes in one group are wider than one, and the
+  parts of a class are narrower.
 
 They are means over draws of the rows, as a few rows can turn a cut of the tree. Their weights were learnt on
 other data sets, where the number of groups is known (``_WEIGHTS``). They make the figures a probability of
@@ -394,9 +394,9 @@ def halve_classes(
             labels = partitions(drawn.joint, most=2).get(2)
             if labels is not None:
                 graphs = _neighbours(drawn.joint), _neighbours(drawn.columns)
-                figures = [modularity(graph, labels) for graph in graphs]
-                figures.insert(1, _mean_valley(drawn.joint, labels))
-                halves[c] = drawn.joint, labels, np.array(figures)
+                jointly, by_columns = (modularity(graph, labels) for graph in graphs)
+                figures = np.array([jointly, _mean_valley(drawn.joint, labels), by_columns])
+                halves[c] = drawn.joint, labels, figures
         found = {}
         for c, (rows, labels, figures) in halves.items():
             # What cutting one class gives: here the mean of the others, which are mostly whole.

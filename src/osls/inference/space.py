@@ -1,4 +1,4 @@
-"""The space in which rows are compared: by their columns and by what models learnt, in units of a known class."""
+"""The space in which rows are compared: columns and what models learnt, in units of a known class."""
 
 from __future__ import annotations
 
