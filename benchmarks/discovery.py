@@ -38,7 +38,7 @@ from sklearn.decomposition import TruncatedSVD
 from osls import PULSE
 from osls.datasets import load_dataset, simulate_osls
 
-TUNED = ("digits", "drybean", "letter", "pbmc3k", "satimage", "usps")
+TUNED = ("covtype", "digits", "drybean", "letter", "pbmc3k", "satimage", "usps")
 DATA = ("mnist", "penbased", "zeisel", "citeseq", "worm", "newsgroups", "shuttle", "avila")
 ROWS = 1400
 CLASSES = 10

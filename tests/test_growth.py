@@ -21,15 +21,15 @@ from osls.growth import NOT_NEW
 from osls.inference.discovery import class_parts, compare_parts, group_shares
 from osls.inference.labels import combine_named, spread_labels
 from osls.inference.partition import (
-    Space,
+    Usual,
     _surest,
     group_rows,
     mean_figures,
     median_number,
     modularity,
     valley,
-    within_class_scale,
 )
+from osls.inference.space import Space, telling_view, within_class_scale
 from osls.training.embed import column_space, learnt_space
 from osls.training.predictors import Blended
 
@@ -172,12 +172,29 @@ class TestDiscover:
     def test_figures_are_means_over_draws_with_the_seed(self):
         rows, _ = rows_of([0, 0, 0, 60, 60], seed=3)
         space = Space(rows, rows)
-        usual = np.zeros(5)
+        # A known class would have a variance of one in each of the three columns.
+        usual = Usual(np.zeros((2, 5)), np.full(2, np.log(3)))
         one, same = (mean_figures(space, usual, np.random.default_rng(1)) for _ in range(2))
         assert all(np.array_equal(one[count], same[count]) for count in one)
         # Two groups of equal size that are far apart: nearly all neighbours agree, and nothing lies between.
-        assert one[2] == pytest.approx([0.5, 0.0, 0.5, np.log(2), 1.0], abs=0.02)
-        assert mean_figures(space[:10], usual, np.random.default_rng(1)) == {}
+        assert one[2][[0, 1, 2, 3, 7, 8]] == pytest.approx([0.0, 0.5, 0.5, 0.5, np.log(2), 1.0], abs=0.02)
+        # Each is as wide as a known class, and both together are wider.
+        assert one[2][4:7] == pytest.approx([0.0, 0.0, 0.0], abs=0.3)
+        assert one[1][4] > 1
+        assert one[1][[0, 1, 2, 3, 7, 8]].tolist() == [0.0] * 6
+        assert list(mean_figures(space[:10], usual, np.random.default_rng(1))) == [1]
+
+    def test_columns_are_standardised_where_that_tells_more(self):
+        """Columns in large units drown another unless standardised; noise in small ones is blown up."""
+        rng = np.random.default_rng(0)
+        y = np.repeat([0, 1], 60)
+        telling, noise = rng.normal(size=120) + 4 * y, rng.normal(size=(120, 30))
+        mixed = np.column_stack([telling, 1e4 * noise])
+        alike = np.column_stack([telling, 1e-3 * noise])
+        for rows, best in ((mixed, 0), (alike, 1)):
+            views = [column_space(rows, components=10), column_space(rows, components=10, scaled=False)]
+            assert telling_view(views, y) is views[best]
+        assert telling_view([noise, mixed], np.zeros(120, int)) is noise
 
     def test_modularity_by_hand(self):
         # Three of four neighbours are of the own group; by chance it would be 1/2.

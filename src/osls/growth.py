@@ -33,7 +33,8 @@ from osls.inference.labels import (
     spread_labels,
     with_classes,
 )
-from osls.inference.partition import Space, group_rows
+from osls.inference.partition import group_rows
+from osls.inference.space import Space, telling_view
 from osls.training.embed import column_space, learnt_space
 from osls.training.learners import FoldModels
 from osls.training.predictors import Predictor
@@ -184,7 +185,9 @@ class Growing(OpenSetAdapter):
         if "_view" not in vars(self):
             rows = self._kept_rows()
             pool = stack_rows(rows.X, rows.X_target)
-            self._view = Space.of(column_space(pool), learnt_space(self._classifier(), pool), rows.y)
+            views = [column_space(pool), column_space(pool, scaled=False)]
+            learnt = learnt_space(self._classifier(), pool)
+            self._view = Space.of(telling_view(views, rows.y), learnt, rows.y)
         return self._view
 
     def _classifier(self) -> Any:

@@ -16,7 +16,8 @@ from scipy.stats import norm
 
 from osls._core.arrays import Bools, Floats, Ints
 from osls._core.saving import saveable
-from osls.inference.partition import Space, halve_classes
+from osls.inference.partition import halve_classes
+from osls.inference.space import Space
 
 if TYPE_CHECKING:
     from osls.pulse import PULSE
@@ -165,7 +166,7 @@ def class_parts(
 
     >>> import numpy as np
     >>> from osls.inference.discovery import class_parts
-    >>> from osls.inference.partition import Space
+    >>> from osls.inference.space import Space
     >>> heap = np.repeat([0, 1, 2, 0, 1, 2], [60, 60, 90, 90, 10, 90])
     >>> rows = np.array([[0, 0], [12, 0], [0, 12]])[heap] + np.random.default_rng(0).normal(size=(400, 2))
     >>> kind = (heap == 2).astype(int)

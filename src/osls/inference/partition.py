@@ -1,13 +1,18 @@
 r"""Partitions of rows into groups: the candidates, how good each is, and how many groups to say there are.
 
-Rows are compared in units of a known class: the columns by the covariance within known classes, and beside
-them what the models learnt (:class:`Space`). For each number of groups up to six, Ward's tree is cut there
-and a Gaussian mixture with one covariance goes on from the cut. Three figures say how good a partition is:
+Rows are compared in units of a known class (:class:`osls.inference.space.Space`): a new class is about as
+wide as the known ones, so the covariance within known classes says which differences count. Columns are taken
+standardised or as they are, whichever tells the known classes apart better; what the models learnt of the
+known classes is added with a small weight, as it says less of classes that they never saw. For each number
+of groups up to six, Ward's tree is cut there and a Gaussian mixture with one covariance goes on from the cut.
+Figures say how good a partition is:
 
-- the modularity of the graph of nearest neighbours: neighbours should be of one group;
 - the mean valley between two groups, along the axis that separates them best;
-- how much larger the modularity is than when single known classes are cut into as many parts. This is what
-  one class looks like in these data.
+- the modularity of the graphs of nearest neighbours, by the columns and by what the models learnt (neighbours
+  should be of one group), and how much larger it is than when single known classes are cut into as many
+  parts: this is what one class looks like in these data;
+- how wide the groups are, beside known classes: several classes in one group are wider than one, and the
+  parts of a class are narrower.
 
 They are means over draws of the rows, as a few rows can turn a cut of the tree. Their weights were learnt on
 other data sets, where the number of groups is known (``_WEIGHTS``). They make the figures a probability of
@@ -18,13 +23,12 @@ the number of rows, and one group is as possible an answer as several.
 Among the rows called novel are some of known classes, most of them little more probable to be novel than not.
 They would be groups of their own, so the groups are found among the rows that are novel most surely.
 
-The same figures say whether a known class falls into two parts (:func:`halve_classes`).
+Some of the figures say whether a known class falls into two parts (:func:`halve_classes`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, ward
@@ -33,8 +37,9 @@ from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from osls._core.arrays import Floats, Ints
+from osls.inference.space import Space, shrunk
 
-__all__ = ["Space", "group_rows", "halve_classes"]
+__all__ = ["group_rows", "halve_classes"]
 
 # Groups are defined by so many rows at most; the others are assigned to them.
 _MAX_ROWS = 600
@@ -45,12 +50,12 @@ _NEIGHBOURS = 0.06
 # Known classes that are cut for comparison: how many, with at least and at most so many rows.
 _REHEARSED = 8
 _REHEARSED_ROWS = 40, 150
-# What cutting one class into 2 to 6 parts usually gives, for data without such a class.
-_USUAL_MODULARITY = (0.23, 0.30, 0.32, 0.33, 0.34)
-# For modularity, valley, modularity above that of one class, log of the number, more than one.
-# Fitted by benchmarks/discovery_weights.py on digits, drybean, letter, pbmc3k, satimage, usps and generated
-# classes; benchmarks/discovery.py has the results for other data.
-_WEIGHTS = np.array([4.13, -6.19, 9.83, -2.89, 0.07])
+# What cutting one class into 2 to 6 parts usually gives, by columns and by what the models learnt.
+_USUAL_MODULARITY = (0.25, 0.35, 0.40, 0.42, 0.43), (0.24, 0.31, 0.33, 0.35, 0.34)
+# Weights of the figures; their order is that of ``_figures``, then the log of the number, and more than one.
+# Fitted by benchmarks/discovery_weights.py on covtype, digits, drybean, letter, pbmc3k, satimage, usps and
+# generated classes; benchmarks/discovery.py has the results for other data.
+_WEIGHTS = np.array([-4.93, 3.95, 3.84, 1.99, 1.30, -0.50, -0.65, -1.59, -0.67])
 # Groups are found among the rows that are so probable to be novel, but among this part of them at least.
 _SURE = 0.7
 _CORE = 0.5
@@ -58,88 +63,14 @@ _CORE = 0.5
 _DRAWS = 4
 _DRAWN = 0.7
 # Two parts of a known class: weights of the figures, and what they have to reach.
-# They are from the same script before it took draws; benchmarks/results/parts.json has the results.
+# The score is from ``--parts`` of benchmarks/discovery.py on the same sets: 14 of 24 found, 1 of 69 others.
 _HALF_WEIGHTS = np.array([3.58, -2.93, 4.49])
-_HALF_SCORE = 1.66
-_SHRINKAGE = 0.1
+_HALF_SCORE = 2.1
 _MIXTURE_SHRINKAGE = 0.2
 _GRID = 48
 _ROUNDS = 20
 # A known class is looked at for parts if it has as many rows as two groups need; so many of them at most.
 _PART_ROWS = 2 * _FEWEST_ROWS, 300
-
-
-# -- The space --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Space:
-    """Rows by their columns and by what the models learnt, both in units of a known class."""
-
-    columns: Floats
-    learnt: Floats
-
-    @classmethod
-    def of(cls, columns: Floats, learnt: Floats, y: Ints) -> Space:
-        """Measure rows by the known classes ``y`` of the first of them.
-
-        Columns lose the correlations that they have within classes. What the models learnt is only scaled:
-        its directions are already weighted by what they tell. The variance within classes adds up to one in
-        each of the two, so that both have the same say.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from osls.inference.partition import Space
-        >>> rows = np.random.default_rng(0).normal(size=(100, 2)) * [9, 1]
-        >>> space = Space.of(rows, rows[:, :1], np.zeros(100, dtype=int))
-        >>> bool(np.allclose(space.columns.var(axis=0).sum(), 1)), space.joint.shape
-        (True, (100, 3))
-        """
-        columns = columns @ within_class_scale(columns[: len(y)], y)
-        return cls(_in_units(columns, y), _in_units(learnt, y))
-
-    @property
-    def joint(self) -> Floats:
-        return np.column_stack([self.columns, self.learnt])
-
-    def __getitem__(self, rows: Any) -> Space:
-        return Space(self.columns[rows], self.learnt[rows])
-
-
-def within_class_scale(rows: Floats, y: Ints) -> Floats:
-    """Return the matrix that makes the covariance within classes the identity, shrunk to be invertible.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from osls.inference.partition import within_class_scale
-    >>> rows = np.array([[-3.0, 0.0], [3.0, 0.0], [7.0, -1.0], [13.0, 1.0]])
-    >>> scaled = rows @ within_class_scale(rows, np.array([0, 0, 1, 1]))
-    >>> bool(np.linalg.norm(scaled[1] - scaled[0]) < 3)
-    True
-    """
-    within = _within(rows, y)
-    value, vector = np.linalg.eigh(_shrunk(within.T @ within / len(within), _SHRINKAGE))
-    return np.asarray(vector / np.sqrt(value))
-
-
-def _within(rows: Floats, y: Ints) -> Floats:
-    """Rows minus the mean of their class."""
-    number = np.unique(y, return_inverse=True)[1]
-    means = np.stack([rows[number == c].mean(axis=0) for c in range(number.max() + 1)])
-    return np.asarray(rows - means[number])
-
-
-def _in_units(rows: Floats, y: Ints) -> Floats:
-    total = float(_within(rows[: len(y)], y).var(axis=0).sum())
-    return rows / np.sqrt(total) if total > 0 else rows
-
-
-def _shrunk(covariance: Floats, share: float) -> Floats:
-    d = len(covariance)
-    level = np.trace(covariance) / max(d, 1) + 1e-12
-    return np.asarray((1 - share) * covariance + share * level * np.eye(d))
 
 
 # -- How many groups --------------------------------------------------------------------------------
@@ -162,7 +93,8 @@ def group_rows(space: Space, y: Ints, novelty: Floats, *, seed: int = 0) -> Floa
     Examples
     --------
     >>> import numpy as np
-    >>> from osls.inference.partition import Space, group_rows
+    >>> from osls.inference.partition import group_rows
+    >>> from osls.inference.space import Space
     >>> rng = np.random.default_rng(0)
     >>> kind = np.repeat([0, 1, 2, 3, 4], [80, 80, 80, 60, 40])
     >>> centres = np.array([[0, 0], [9, 0], [0, 9], [9, 9], [18, 9]])
@@ -181,9 +113,10 @@ def group_rows(space: Space, y: Ints, novelty: Floats, *, seed: int = 0) -> Floa
     with threadpool_limits(1):
         sample = target[np.sort(rng.permutation(called[_surest(novelty[called])])[:_MAX_ROWS])]
         candidates = partitions(sample.joint)
-        figures = mean_figures(sample, _one_class_modularity(space, y, rng), rng)
-        score = {count: float(_WEIGHTS @ figures[count]) for count in candidates if count in figures}
-        chosen = median_number({1: 0.0, **score})
+        figures = mean_figures(sample, one_class(space, y, rng), rng)
+        chosen = median_number(
+            {count: float(_WEIGHTS @ figures[count]) for count in candidates if count in figures}
+        )
         if chosen == 1:
             return np.ones((len(novelty), 1))
         membership = _posterior(target.joint, *_mixture(sample.joint, candidates[chosen])[1])
@@ -218,19 +151,16 @@ def _surest(novelty: Floats) -> Ints:
     return np.flatnonzero(novelty >= min(_SURE, float(np.quantile(novelty, 1 - _CORE))))
 
 
-def mean_figures(rows: Space, usual: Floats, rng: np.random.Generator) -> dict[int, Floats]:
-    """Return what ``_WEIGHTS`` weigh for each number of groups but one: means over draws of the rows."""
+def mean_figures(rows: Space, usual: Usual, rng: np.random.Generator) -> dict[int, Floats]:
+    """Return what ``_WEIGHTS`` weigh for each number of groups: means over draws of the rows."""
     n = len(rows.joint)
     size = max(min(n, _FEWEST_ROWS), round(_DRAWN * n))
     found: dict[int, list[Floats]] = {}
     for _ in range(_DRAWS):
         drawn = rows[np.sort(rng.permutation(n)[:size])]
-        candidates = partitions(drawn.joint)
-        graph = _neighbours(drawn.joint), _neighbours(drawn.columns)
-        for count in range(2, _MOST_GROUPS + 1):
-            if count in candidates:
-                figures = _figures(drawn, candidates[count], graph, float(usual[count - 2]))
-                found.setdefault(count, []).append(np.append(figures, [np.log(count), 1.0]))
+        graphs = _neighbours(drawn.columns), _neighbours(drawn.learnt)
+        for count, labels in partitions(drawn.joint).items():
+            found.setdefault(count, []).append(_figures(drawn, labels, graphs, usual))
     return {count: np.mean(figures, axis=0) for count, figures in found.items()}
 
 
@@ -252,33 +182,69 @@ def median_number(score: dict[int, float]) -> int:
     return numbers[int(np.searchsorted(below, 0.5 - 1e-9))]
 
 
-def _figures(rows: Space, labels: Ints, graph: tuple[Ints, Ints], usual: float) -> Floats:
-    """Modularity, mean valley, and modularity in the columns above the usual one."""
-    pieces = [rows.joint[labels == c] for c in range(int(labels.max()) + 1)]
-    valleys = [_valley_between(a, b) for i, a in enumerate(pieces) for b in pieces[:i]]
-    above = modularity(graph[1], labels) - usual
-    return np.array([modularity(graph[0], labels), np.mean(valleys), above])
+def _figures(rows: Space, labels: Ints, graphs: tuple[Ints, Ints], usual: Usual) -> Floats:
+    """Valley, modularities beside the usual ones, widths beside known classes, and the number of groups."""
+    count = int(labels.max()) + 1
+    wide = _width(rows.columns, labels) - usual.width[0]
+    wide_learnt = _width(rows.learnt, labels) - usual.width[1]
+    widths = [wide_learnt, wide**2, wide_learnt**2]
+    if count == 1:
+        return np.array([0.0, 0.0, 0.0, 0.0, *widths, 0.0, 0.0])
+    by_columns, by_learnt = (modularity(graph, labels) for graph in graphs)
+    above = by_columns - usual.modularity[0, count - 2], by_learnt - usual.modularity[1, count - 2]
+    return np.array(
+        [_mean_valley(rows.joint, labels), above[0], by_learnt, above[1], *widths, np.log(count), 1]
+    )
 
 
-def _one_class_modularity(space: Space, y: Ints, rng: np.random.Generator) -> Floats:
-    """Mean modularity of single known classes that are cut into 2, 3, ... parts."""
+def _mean_valley(rows: Floats, labels: Ints) -> float:
+    pieces = [rows[labels == c] for c in range(int(labels.max()) + 1)]
+    return float(np.mean([_valley_between(a, b) for i, a in enumerate(pieces) for b in pieces[:i]]))
+
+
+def _width(rows: Floats, labels: Ints) -> float:
+    """Log of the total variance within a group, in the mean of the rows."""
+    size = np.bincount(labels)
+    several = np.flatnonzero(size > 1)
+    total = [rows[labels == c].var(axis=0, ddof=1).sum() for c in several]
+    return float(np.average(np.log(np.array(total) + 1e-6), weights=size[several])) if len(several) else 0.0
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What single known classes look like: ``modularity`` when cut into 2, 3, ... parts, and their ``width``.
+
+    Both by the columns and by what the models learnt.
+    """
+
+    modularity: Floats
+    width: Floats
+
+
+def one_class(space: Space, y: Ints, rng: np.random.Generator) -> Usual:
+    """Return the means over known classes that have enough rows."""
     least, most = _REHEARSED_ROWS
     usable = rng.permutation(np.flatnonzero(np.bincount(y) >= least))[:_REHEARSED]
-    values: list[list[float]] = [[] for _ in _USUAL_MODULARITY]
+    found: dict[int, list[Floats]] = {}
+    widths = []
     for c in usable:
         rows = space[rng.permutation(np.flatnonzero(y == c))[:most]]
-        graph = _neighbours(rows.columns)
+        graphs = _neighbours(rows.columns), _neighbours(rows.learnt)
         for count, labels in partitions(rows.joint).items():
             if count > 1:
-                values[count - 2].append(modularity(graph, labels))
-    pairs = zip(values, _USUAL_MODULARITY, strict=True)
-    return np.array([np.mean(found) if found else usual for found, usual in pairs])
+                found.setdefault(count, []).append(np.array([modularity(graph, labels) for graph in graphs]))
+            else:
+                widths.append([_width(rows.columns, labels), _width(rows.learnt, labels)])
+    usual = np.array(_USUAL_MODULARITY)
+    for count, values in found.items():
+        usual[:, count - 2] = np.mean(values, axis=0)
+    return Usual(usual, np.mean(widths, axis=0) if widths else np.zeros(2))
 
 
 def _neighbours(rows: Floats) -> Ints:
     """Positions of the nearest rows of each row."""
     count = min(len(rows) - 1, max(5, round(_NEIGHBOURS * len(rows))))
-    if count < 1:
+    if count < 1 or rows.shape[1] == 0:
         return np.zeros((len(rows), 0), dtype=np.int64)
     return np.asarray(NearestNeighbors(n_neighbors=count).fit(rows).kneighbors(return_distance=False))
 
@@ -294,6 +260,8 @@ def modularity(neighbours: Ints, labels: Ints) -> float:
     0.5
     """
     count = int(labels.max()) + 1
+    if neighbours.size == 0:
+        return 0.0
     pairs = (labels[:, None] * count + labels[neighbours]).ravel()
     edges = np.bincount(pairs, minlength=count**2).reshape(count, count) / len(pairs)
     ends = (edges.sum(axis=0) + edges.sum(axis=1)) / 2
@@ -313,7 +281,7 @@ def _separating_scores(one: Floats, other: Floats) -> tuple[Floats, Floats]:
         centres = a.mean(axis=0), b.mean(axis=0)
         within = np.concatenate([a - centres[0], b - centres[1]])
         share = min(1.0, (within.shape[1] + 1) / len(within))
-        covariance = _shrunk(within.T @ within / len(within), share)
+        covariance = shrunk(within.T @ within / len(within), share)
         axis = np.linalg.solve(covariance, centres[0] - centres[1])
         axis /= np.sqrt(axis @ covariance @ axis) + 1e-12
         middle = (centres[0] + centres[1]) @ axis / 2
@@ -370,7 +338,7 @@ def _gaussians(rows: Floats, resp: Floats) -> tuple[Floats, Floats, Floats]:
     means = resp.T @ rows / size[:, None]
     second = rows.T @ rows / len(rows) - (means * (size / len(rows))[:, None]).T @ means
     shrinkage = max(_MIXTURE_SHRINKAGE, min(1.0, rows.shape[1] / len(rows)))
-    return size / size.sum(), means, np.linalg.inv(_shrunk(second, shrinkage))
+    return size / size.sum(), means, np.linalg.inv(shrunk(second, shrinkage))
 
 
 def _posterior(rows: Floats, share: Floats, means: Floats, precision: Floats) -> Floats:
@@ -408,7 +376,8 @@ def halve_classes(
     Examples
     --------
     >>> import numpy as np
-    >>> from osls.inference.partition import Space, halve_classes
+    >>> from osls.inference.partition import halve_classes
+    >>> from osls.inference.space import Space
     >>> heap = np.repeat([0, 1, 2, 0, 2], [60, 60, 90, 20, 20])
     >>> rows = np.array([[0, 0], [12, 0], [0, 12]])[heap] + np.random.default_rng(0).normal(size=(250, 2))
     >>> kind = (heap == 2).astype(int)
@@ -424,13 +393,15 @@ def halve_classes(
             drawn = space[rng.permutation(np.flatnonzero(y == c))[:most]]
             labels = partitions(drawn.joint, most=2).get(2)
             if labels is not None:
-                graph = _neighbours(drawn.joint), _neighbours(drawn.columns)
-                halves[c] = drawn.joint, labels, _figures(drawn, labels, graph, 0.0)
+                graphs = _neighbours(drawn.joint), _neighbours(drawn.columns)
+                jointly, by_columns = (modularity(graph, labels) for graph in graphs)
+                figures = np.array([jointly, _mean_valley(drawn.joint, labels), by_columns])
+                halves[c] = drawn.joint, labels, figures
         found = {}
         for c, (rows, labels, figures) in halves.items():
             # What cutting one class gives: here the mean of the others, which are mostly whole.
             others = [half[2][2] for j, half in halves.items() if j != c]
-            usual = float(np.mean(others)) if others else _USUAL_MODULARITY[0]
+            usual = float(np.mean(others)) if others else _USUAL_MODULARITY[0][0]
             if float(_HALF_WEIGHTS @ (figures - [0, 0, usual])) > _HALF_SCORE:
                 of_source, of_target = np.flatnonzero(y == c), np.flatnonzero(answers == c)
                 both = space[np.append(of_source, len(y) + of_target)]

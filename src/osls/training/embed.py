@@ -46,14 +46,19 @@ def learnt_space(predictor: Predictor, X: AnyArray, *, components: int = 15) -> 
     return np.column_stack([np.empty((X.shape[0], 0)), *parts])
 
 
-def column_space(X: AnyArray, *, components: int = 20) -> Floats:
-    """Return the standardised columns by their leading components, which every model starts from."""
+def column_space(X: AnyArray, *, components: int = 20, scaled: bool = True) -> Floats:
+    """Return the columns by their leading components: standardised, or in proportion as they are.
+
+    Standardised columns suit tables whose columns have different units. Where they are in one unit (pixels,
+    components of a projection), it would blow up those that hardly vary, which are mostly noise.
+    """
     if X.ndim == 2 and not sparse.issparse(X):
         X = filled(X)
     encoder = Encoder(X)
+    size = 1.0 if scaled else encoder.scale / np.max(encoder.scale)
 
     def view(rows: AnyArray) -> Floats:
-        dense = encoder(rows)
+        dense = encoder(rows) * size
         return dense.reshape(len(dense), -1).astype(np.float64)
 
     return _reduced(view, X, components)
