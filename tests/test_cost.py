@@ -9,7 +9,11 @@ from sklearn.linear_model import LogisticRegression
 
 from osls import PULSE
 from osls.app.options import AdaptOptions
+from osls.training import cost
+from osls.training.choose import choose_learner
 from osls.training.cost import Cost, _Model
+from osls.training.effort import Plan
+from osls.training.learners import SklearnLearner
 
 
 @pytest.mark.parametrize(
@@ -31,6 +35,30 @@ def test_fitting_grows_a_little_faster_than_the_rows():
     assert model.fitting(100) == pytest.approx(1.5)
     # Of 10,000 rows: .5 + 1 * (10,000 * log 10,000) / (100 * log 100) = .5 + 200.
     assert model.fitting(10_000) == pytest.approx(200.5)
+
+
+@pytest.mark.parametrize(("rows", "seconds"), [(100, 11.0), (20_000, 12.0)])
+def test_replicates_are_thinned_and_all_else_is_done_once(monkeypatch, rows, seconds):
+    monkeypatch.setattr(cost, "_seconds", lambda work: 1.0)
+    shape = cost._Shape(rows, rows, 2, Plan(n_folds=5, rounds=2, replicates=30))
+    # Three replicates are timed: 30 / 3 + 1. Of 40,000 rows half are in a replicate: 30 / 3 + 1 / .5.
+    assert cost._of_inference(shape, np.random.default_rng(0)) == pytest.approx(seconds)
+
+
+def test_models_beside_a_network_take_part_in_half_of_the_rounds(monkeypatch):
+    model = _Model(least=1.0, seconds=1.0, rows=100, scoring=0.0, size=0.0)
+    monkeypatch.setattr(_Model, "measure", lambda *about: model)
+    shape = cost._Shape(100, 100, 2, Plan(n_folds=5, rounds=2, replicates=30))
+    learner, labels = SklearnLearner(np.zeros((6, 1)), LogisticRegression()), np.arange(6) % 3
+    # In each of five folds the classes, the domains, and .6 for each round.
+    assert cost._of_models(learner, labels, shape, 1.0).seconds == pytest.approx(5 * (1 + 1 + 2 * 0.6))
+    assert cost._of_models(learner, labels, shape, 0.5).seconds == pytest.approx(5 * (1 + 1 + 0.6))
+
+
+def test_networks_for_a_sample_are_as_wide_as_those_for_all_rows():
+    learner = choose_learner("mlp", np.zeros((50, 3)), max_steps=None, device="cpu", n_jobs=None, n_rows=8000)
+    widths = [max(p.shape[-1] for p in learner.new_networks(1, 2, rows).parameters()) for rows in (50, 8000)]
+    assert widths == [128, 192]
 
 
 SPECS = {

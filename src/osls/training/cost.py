@@ -18,9 +18,10 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from osls._core.arrays import AnyArray, Ints
+from osls._core.arrays import AnyArray, Ints, with_novel
 from osls._core.progress import no_progress
 from osls._core.validation import stack_rows
+from osls.inference.findings import Estimate, check_all, find_all
 from osls.inference.mix import BOOTSTRAP_ROWS, MixFromScores
 from osls.shift.scores import HeldOutScores
 from osls.training.effort import Plan
@@ -29,11 +30,15 @@ from osls.training.learners import Blend, Learner, NetworkLearner, SklearnLearne
 __all__ = ["Cost", "estimate_cost"]
 
 # Rows of the sample, networks' steps and trees that are timed.
-_ROWS, _STEPS, _TREES = 2000, 4, 4
+_ROWS, _STEPS, _TREES = 2000, 8, 4
 # Times that each is done; the shortest counts, as other work on the machine makes the others longer.
 _REPEATS = 3
+# Bootstrap replicates that are timed, and the level of intervals, which no time depends on.
+_REPLICATES, _LEVEL = 3, 0.95
 # Known against novel has two classes, and not all target rows.
 _ROUND = 0.6
+# Models beside a network are left out of the rounds if it has all the weight: about as often as not.
+_BESIDE = 0.5
 # A gradient step takes about three forward passes.
 _PASSES_A_STEP = 3
 # Bytes of a node of a tree beside its class counts, and of a score.
@@ -106,12 +111,13 @@ def estimate_cost(
     labels = np.concatenate([number[source], np.full(len(target), len(classes))])
     shape = _Shape(n, m, len(classes), plan)
     learner = build(stack_rows(X[source], X_target[target]))
-    seconds, memory = _of_bootstrap(shape, rng), _of_rows(X, shape)
+    seconds, memory = _of_inference(shape, rng), _of_rows(X, shape)
+    beside = isinstance(learner, Blend)
     for each in (learner.first, learner.second) if isinstance(learner, Blend) else (learner,):
         if isinstance(each, NetworkLearner):
             more = _of_networks(each, labels, shape)
         elif isinstance(each, SklearnLearner):
-            more = _of_models(each, labels, shape)
+            more = _of_models(each, labels, shape, _BESIDE if beside else 1.0)
         else:
             continue
         seconds, memory = seconds + more.seconds, memory + more.memory
@@ -135,7 +141,7 @@ def _seconds(work: Callable[[], Any]) -> float:
 def _of_networks(learner: NetworkLearner, labels: Ints, shape: _Shape) -> Cost:
     """The source classifier and the joint model take all steps, each round goes on for a part of them."""
     schedule = learner.schedule.over(round(shape.trained * shape.rows))
-    networks = learner.new_networks(shape.n_folds, shape.k + 1)
+    networks = learner.new_networks(shape.n_folds, shape.k + 1, shape.rows)
     fold = np.arange(len(labels)) % shape.n_folds
     weight = np.ones(len(labels))
 
@@ -155,16 +161,20 @@ def _of_networks(learner: NetworkLearner, labels: Ints, shape: _Shape) -> Cost:
     return Cost(seconds, encoded)
 
 
-def _of_models(learner: SklearnLearner, labels: Ints, shape: _Shape) -> Cost:
-    """Models of scikit-learn: from the time for the sample, by how it grows with the rows."""
+def _of_models(learner: SklearnLearner, labels: Ints, shape: _Shape, in_rounds: float) -> Cost:
+    """Models of scikit-learn: from the time for the sample, by how it grows with the rows.
+
+    ``in_rounds`` is the part of the rounds that they are expected to take part in.
+    """
     source = np.flatnonzero(labels < shape.k)
     classes = _Model.measure(learner.estimator, learner.X[source], labels[source])
     domains = _Model.measure(learner.light, learner.X, labels)
     n, rows = shape.trained * shape.n, shape.trained * shape.rows
-    fitted = classes.fitting(n) + (1 + _ROUND * shape.rounds) * domains.fitting(rows)
+    rounds = in_rounds * shape.rounds
+    fitted = classes.fitting(n) + (1 + _ROUND * rounds) * domains.fitting(rows)
     # Rows of the target are scored by the source classifiers of all folds, others by one model each.
     scored = classes.scoring * (shape.n + shape.n_folds * shape.m)
-    scored += domains.scoring * (1 + shape.rounds) * shape.rows
+    scored += domains.scoring * (1 + rounds) * shape.rows
     # Those of the joint model are forgotten, those of a round replace those of the last.
     memory = shape.n_folds * (classes.size * n + domains.size * rows) + 4 * shape.rows * learner.X.shape[1]
     return Cost(shape.n_folds * fitted + scored, round(memory))
@@ -205,21 +215,39 @@ class _Model:
         return float(self.least + (self.seconds - self.least) * growth)
 
 
-def _of_bootstrap(shape: _Shape, rng: np.random.Generator) -> float:
-    """Seconds of the intervals: one replicate on invented scores, times their number."""
+def _of_inference(shape: _Shape, rng: np.random.Generator) -> float:
+    """Seconds of all that follows from the scores, on invented ones: mix, test, intervals and checks."""
     thin = min(1.0, BOOTSTRAP_ROWS / shape.rows)
-    n, m = max(shape.k, round(thin * shape.n)), max(2, round(thin * shape.m))
+    scores = _invented(shape, max(shape.k, round(thin * shape.n)), max(2, round(thin * shape.m)), rng)
+    mixing = MixFromScores()
+    replicates = _seconds(lambda: mixing.replicates(scores, [], repeats=_REPLICATES, rng=rng))
+    # Replicates are thinned; all else is done once, on all rows.
+    return (
+        shape.plan.replicates * replicates / _REPLICATES
+        + _seconds(lambda: _infer(scores, mixing, rng)) / thin
+    )
+
+
+def _invented(shape: _Shape, n: int, m: int, rng: np.random.Generator) -> HeldOutScores:
+    """Scores of n source and m target rows that follow the class, so that bins are found as in a real fit."""
     y = np.arange(n) % shape.k
-    # Scores that follow the class, so that bins are found as in a real fit.
     proba = (
         rng.dirichlet(np.ones(shape.k + 1), n + m)
         + 10 * np.eye(shape.k + 1)[np.concatenate([y, rng.integers(shape.k + 1, size=m)])]
     )
     proba /= proba.sum(axis=1, keepdims=True)
     classes = proba[:, : shape.k] / proba[:, : shape.k].sum(axis=1, keepdims=True)
-    scores = HeldOutScores(y, classes[:n], classes[n:], proba[:n], proba[n:])
-    # Invented scores have fewer rows at their ends than those of models, and take about twice as long.
-    return (shape.plan.replicates + 2) * _seconds(lambda: MixFromScores().mix(scores)) / 2
+    return HeldOutScores(y, classes[:n], classes[n:], proba[:n], proba[n:])
+
+
+def _infer(scores: HeldOutScores, mixing: MixFromScores, rng: np.random.Generator) -> None:
+    """Do once what a fit does with scores, but for the replicates."""
+    marginal = mixing.known_marginal(scores)
+    mix = with_novel(marginal, mixing.novel_share(scores, marginal))
+    interval = mixing.interval(scores, mix, level=_LEVEL, repeats=2, rng=rng)
+    estimate = Estimate(marginal, mix[-1], interval, _LEVEL, mixing.test(scores, 1 - _LEVEL))
+    find_all(scores, estimate, scores.domain_source, scores.domain_target, rng)
+    check_all(scores, estimate, list(range(len(marginal))), [], None)
 
 
 def _of_rows(X: AnyArray, shape: _Shape) -> int:

@@ -148,12 +148,15 @@ class NetworkLearner(Learner):
         # Called after every epoch of a cross-fitting with the networks and the folds, for those who watch it.
         self.on_epoch: Callable[[Networks, Ints], None] | None = None
 
-    def new_networks(self, members: int, n_outputs: int) -> nn.Module:
-        """Return new networks as one module, (members, batch, ...) -> (members, batch, outputs)."""
+    def new_networks(self, members: int, n_outputs: int, n_rows: int | None = None) -> nn.Module:
+        """Return new networks as one module, (members, batch, ...) -> (members, batch, outputs).
+
+        They are as wide as ``n_rows`` rows need, by default those of the pool.
+        """
         shape = tuple(self.rows.shape[1:])
         networks: nn.Module
         if self._factory is None:
-            width = 128 if len(self.rows) < 4000 else self._width
+            width = 128 if (n_rows or len(self.rows)) < 4000 else self._width
             networks = StackedMLP(members, shape[0], n_outputs, (width, width), self._dropout)
         else:
             networks = Members([self._factory(shape, n_outputs) for _ in range(members)])
