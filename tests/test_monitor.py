@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from typer.testing import CliRunner
 from osls.app.cli import app
 from osls.app.report.timeline import render_timeline, timeline_sentence
 from osls.inference.batches import Moments, chance_of_difference, even_out
-from osls.monitor import Monitor
+from osls.monitor import Alarm, Monitor
 from osls.persist import load, save
 
 CENTRES = np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5], [3.0, 3.0]])
@@ -180,6 +181,20 @@ def test_an_alarm_that_is_over_is_still_told():
     assert sentence.endswith("something your labels do not cover; no class has moved.")
     assert addition == "The last alarm was in friday."
     assert tone == "caution"
+
+
+def test_the_first_sentence_names_what_is_new_and_the_largest_moves():
+    monitor = fitted(np.random.default_rng(7), rows=3000)
+    report = monitor.update("monday", draw(np.random.default_rng(8), MIX, 500))
+    moves = {"a": (0.4, 0.1), "b": (0.25, 0.5), "c": (0.15, 0.2), "d": (0.05, 0.04), "novel": (0.2, 0.25)}
+    alarms = tuple(Alarm(name, *move, "batch", 0.01) for name, move in moves.items())
+    monitor.batches[-1] = replace(report, alarms=alarms)
+    sentence, _, tone = timeline_sentence(monitor)
+    assert sentence == (
+        "Alarm: 'novel' went from 20% to 25%; 'a' went from 40% to 10%; 'b' went from 25% to 50%; "
+        "2 other classes moved less."
+    )
+    assert tone == "stop"
 
 
 def test_a_small_move_is_found_in_many_small_batches():

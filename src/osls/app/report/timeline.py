@@ -21,6 +21,8 @@ _SECTIONS = (
     ("rule", "Rule"),
 )
 _MAX_MULTIPLES = 24
+# Classes that the first sentence names.
+_NAMED = 3
 
 
 def render_timeline(monitor: Monitor, *, model: str = "", command: str = "") -> str:
@@ -69,8 +71,17 @@ def timeline_sentence(monitor: Monitor) -> tuple[str, str, str]:
         share, limits = percent(last.novel_share), percent_range(*last.interval[-1])
         novel = f"{share} ({limits}) of the latest batch is something your labels do not cover"
     if last.alarms:
-        moved = "; ".join(alarm_words(alarm) for alarm in _distinct(last.alarms))
-        return f"Alarm: {moved}.", f"{novel}.", "stop"
+        # What is new comes first, then the largest moves: a sentence of ten classes is not read.
+        novel_name = monitor.classes[-1]
+        moved = sorted(
+            _distinct(last.alarms),
+            key=lambda alarm: (alarm.class_name != novel_name, -abs(alarm.now - alarm.before)),
+        )
+        clauses = [alarm_words(alarm) for alarm in moved[:_NAMED]]
+        others = len(moved) - len(clauses)
+        if others:
+            clauses.append(f"{others} other {'class' if others == 1 else 'classes'} moved less")
+        return f"Alarm: {'; '.join(clauses)}.", f"{novel}.", "stop"
     if raised:
         names = shown(raised[-1].name)
         return f"{novel}; no class has moved.", f"The last alarm was in {names}.", "caution"
