@@ -4,11 +4,9 @@
     OSLS_DATA=... python benchmarks/trust.py --models trees auto --cache DIR
 
 Only the data sets that nothing was tuned on (``problems.FINAL``) unless ``--tuning`` is given. The truth is
-the realised share of the target rows; that of the population is beside it. "before" is what this project did
-before the intervals were calibrated: one joint model, no correction, half the distance between the 16th and
-the 84th percentile of the replicates, and zero unless a test of the largest excess alone, with the factor
-sqrt(2), rejects at .1. Its code is gone (benchmarks/trust.py at commit bba8dc7 has it): the figures in the
-file stay as long as the problems are the same ones.
+the realised share of the target rows; that of the population is beside it. What this project did before the
+intervals were calibrated: benchmarks/trust.py at commit bba8dc7; its figures for the first 200 and 80
+problems in benchmarks/results/trust.json at commit e2ce682.
 """
 
 from __future__ import annotations
@@ -118,18 +116,8 @@ def main() -> None:
             rows.append(judge(number, model, args.cache, args.replicates))
             print(json.dumps({"models": model, **rows[-1]}), flush=True)
         table += tabulate(rows, model)
-    if args.out.exists():
-        keep_before(table, json.loads(args.out.read_text()))
     args.out.write_text(json.dumps(table, indent=1) + "\n")
     draw_picture(table, args.out.with_suffix(".svg"))
-
-
-def keep_before(table: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None:
-    """Take over what an earlier table says of "before", where it is of as many problems."""
-    places = {(row["models"], row["data"], row["problems"]): row for row in earlier}
-    for row in table:
-        old = places.get((row["models"], row["data"], row["problems"]), {})
-        row |= {key: value for key, value in old.items() if "before" in key}
 
 
 def tabulate(rows: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
