@@ -244,7 +244,8 @@ def _check_column_order(source: Any, target: Any) -> None:
 
 def _warn_of_other_order(X: Any, y: Any) -> None:
     """Warn if X and y have the same index in another order: they are paired by position."""
-    one, other = getattr(X, "index", None), getattr(y, "index", None)
+    one: Any = getattr(X, "index", None)
+    other: Any = getattr(y, "index", None)
     if not hasattr(one, "equals") or not hasattr(other, "equals") or one.equals(other):
         return
     if len(one) == len(other) and set(one) == set(other):
