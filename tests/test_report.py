@@ -285,7 +285,7 @@ def test_groups_are_told_from_each_other(table):
 
 
 def test_groups_are_contrasted_on_the_page(table):
-    group, _ = table.discovery.groups
+    group = table.discovery.groups[0]
     dark = table.target_rows["pixel_3_5"].iloc[group.rows].to_numpy() > 8
     parts = tuple(replace(group, rows=group.rows[chosen]) for chosen in (dark, ~dark))
     one, two = (replace(table, groups=replace(table.discovery, groups=g)) for g in ((group,), parts))
