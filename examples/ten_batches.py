@@ -22,7 +22,6 @@ import numpy as np
 from scipy import sparse
 
 from osls import PULSE
-from osls._core.validation import stack_rows
 from osls.app.report.page import write_atomically
 from osls.app.report.timeline import render_timeline
 from osls.datasets import load_dataset
@@ -136,7 +135,8 @@ def main() -> None:
     # Labels of the last batch stay out of the other fit: its rows must not stand on both sides.
     together = first
     for rows, names in labels:
-        together = stack_rows(together[0], rows), np.append(together[1], names)
+        stack = sparse.vstack if sparse.issparse(rows) else np.concatenate
+        together = stack([together[0], rows]), np.append(together[1], names)
     scratch = fit(*together, batch)
     for name, each in (("grown", model), ("refitted with the same labels", scratch)):
         print(f"last batch, {name}: accuracy {np.mean(each.target_labels_ == truth):.3f}")
