@@ -10,7 +10,7 @@ from pydantic import ValidationError
 import osls
 from osls.app.bench.draws import network_plan
 from osls.app.bench.methods import run_method
-from osls.app.bench.network_plans import NetworkPlan, NetworkSpec
+from osls.app.bench.network_plans import HalfPrecision, NetworkPlan, NetworkSpec
 from osls.baselines import BackpropODA
 from osls.datasets import simulate_osls
 from osls.metrics import accuracy
@@ -18,7 +18,7 @@ from osls.training.contrastive import nt_xent, pretrain
 from osls.training.nets.augment import RandomShiftFlip, RandomView
 from osls.training.nets.fast_convnet import FastConvFeatures, Patches
 from osls.training.nets.resnet import ResNet9Features
-from osls.training.trainer import Schedule, Trainer
+from osls.training.trainer import Schedule, Trainer, seeded
 
 
 @pytest.fixture
@@ -79,6 +79,30 @@ class TestAugmentation:
             assert min((out - image).abs().max(), (out - image.flip(2)).abs().max()) < 1e-3
         gray = RandomView(gray=1.0)(ramp)
         torch.testing.assert_close(gray[:, 0], gray[:, 2])
+
+
+class TestHalfPrecision:
+    def test_it_is_inside_only(self):
+        with seeded(0):
+            plain = FastConvFeatures(3, width=4, augment=False).eval()
+        half = HalfPrecision(plain).eval()
+        images = torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+        with torch.inference_mode():
+            features, wanted = half(images), plain(images)
+        assert features.dtype == wanted.dtype == torch.float32
+        off = float((features - wanted).abs().max() / wanted.abs().max())
+        assert 0 < off < 0.05  # bfloat16 has eight bits of mantissa
+
+    def test_a_network_learns_with_it(self, problem):
+        network = NetworkPlan(NetworkSpec(body="fast-convnet", width=4, augment=False, half=True))
+        model = osls.PULSE(
+            recipe="fine-tune", source_classifier=network, discriminator=network, max_steps=60, random_state=0
+        ).fit(**problem.training_data())
+        assert accuracy(problem.y_target, model.target_labels_, -1).all > 0.9
+
+    def test_it_is_for_images(self):
+        with pytest.raises(ValidationError, match="half: the network 'mlp' has no use for it"):
+            NetworkSpec(body="mlp", half=True)
 
 
 class TestFastConvnet:
