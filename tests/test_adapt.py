@@ -271,7 +271,7 @@ BOTH = {
     "id": st.lists(NAMES, max_size=3).map(tuple),
     "level": st.floats(0.001, 0.999),
     "random_state": st.integers(0, 2**32 - 1),
-    "text": st.sampled_from(["auto", "tfidf", "minilm"]),
+    "text": st.sampled_from(["auto", "tfidf", "minilm", "both"]),
     "images": st.sampled_from(["auto", "efficientnet", "scratch"]),
     "ignore": st.lists(NAMES, max_size=3).map(tuple),
     "novel_label": NAMES,

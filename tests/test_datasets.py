@@ -88,8 +88,8 @@ class TestRegistry:
         wanted = (
             "digits letter penbased satimage drybean mnist usps avila shuttle covtype newsgroups "
             "newsgroups-bare cifar10 cifar100 entity30 tabula-muris dermnet breakhis breakhis400x utkface "
-            "zeisel citeseq pbmc3k worm newsgroups-minilm newsgroups-bare-minilm breakhis400x-effnet "
-            "cifar10-effnet cifar100-effnet utkface-effnet"
+            "zeisel citeseq pbmc3k worm newsgroups-minilm newsgroups-bare-minilm newsgroups-both "
+            "newsgroups-bare-both breakhis400x-effnet cifar10-effnet cifar100-effnet utkface-effnet"
         )
         assert set(DATASETS) == set(wanted.split())
         assert all(name == dataset.name for name, dataset in DATASETS.items())
@@ -1028,6 +1028,13 @@ class TestNewsgroups:
         whole = load_dataset("newsgroups-minilm").load()
         assert np.abs(whole.X - bare.X).max() > 0.01
         assert len(list(cache_folder().rglob("*.npy"))) == 2
+
+    def test_words_and_features(self, posts):
+        words, features = (load_dataset(f"newsgroups-bare{kind}").load() for kind in ("", "-minilm"))
+        both = load_dataset("newsgroups-bare-both").load()
+        np.testing.assert_array_equal(both.X.toarray(), np.hstack([words.X.toarray(), features.X]))
+        np.testing.assert_array_equal(both.y, words.y)
+        assert both.class_names == words.class_names
 
 
 class TestEncodedSets:

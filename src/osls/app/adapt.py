@@ -71,7 +71,7 @@ def adapt(
         Level of the intervals.
     random_state : int, default=0
         Seed of everything random.
-    text : {"auto", "tfidf", "minilm"}
+    text : {"auto", "tfidf", "minilm", "both"}
         Features of free text, see :class:`osls.app.tables.table_encoder.TableEncoder`.
     images : {"auto", "efficientnet", "scratch"}
         Features of pictures, see :class:`osls.app.tables.pictures.PictureEncoder`.

@@ -180,7 +180,8 @@ def adapt(
     level: Annotated[float, typer.Option(help="Level of the intervals, between 0 and 1.")] = _ADAPT.level,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = _ADAPT.random_state,
     text: Annotated[
-        TextMode, typer.Option(help="Features of free text; auto: minilm for up to 6,000 short texts.")
+        TextMode,
+        typer.Option(help="Features of free text; auto: minilm for up to 6,000 short texts, else tfidf."),
     ] = _ADAPT.text,
     images: Annotated[
         ImageMode,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from osls.pulse import PULSE
 
 Method = Literal["pulse", "pulse-paper"]
-TextMode = Literal["auto", "tfidf", "minilm"]
+TextMode = Literal["auto", "tfidf", "minilm", "both"]
 ImageMode = Literal["auto", "efficientnet", "scratch"]
 Against = Literal["fit", "first"]
 Higher = Literal["new", "known"]

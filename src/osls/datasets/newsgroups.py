@@ -1,10 +1,11 @@
-"""20 Newsgroups, as texts, as TF-IDF weights, and as features of a frozen encoder."""
+"""20 Newsgroups, as texts, as TF-IDF weights, as features of a frozen encoder, and as both side by side."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from osls.datasets import encoders
 from osls.datasets.loading import Labelled, cache_folder, data_folders
@@ -49,3 +50,13 @@ def load_encoded_newsgroups(
     news = newsgroup_texts(remove, download=download)
     X = encoders.cached(encoders.text_encoder(encoder, chunks=chunks), news.data)
     return Labelled(X, news.target, tuple(news.target_names))
+
+
+def load_newsgroups_both_ways(
+    remove: tuple[str, ...] = (), *, download: bool = False, **encoded: Any
+) -> Labelled:
+    """Load 20 Newsgroups as TF-IDF weights beside the features of a text encoder, both of length 1."""
+    words = load_newsgroups(remove, download=download)
+    features = load_encoded_newsgroups(remove, download=download, **encoded)
+    X = sparse.hstack([words.X, sparse.csr_matrix(features.X)], format="csr")
+    return Labelled(X, words.y, words.class_names)

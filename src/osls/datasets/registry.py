@@ -21,7 +21,7 @@ from osls.datasets.image_sets import (
     load_utkface,
 )
 from osls.datasets.loading import Labelled
-from osls.datasets.newsgroups import load_encoded_newsgroups, load_newsgroups
+from osls.datasets.newsgroups import load_encoded_newsgroups, load_newsgroups, load_newsgroups_both_ways
 from osls.datasets.single_cell import load_cells, load_tabula_muris
 
 
@@ -131,6 +131,8 @@ DATASETS = {
         # Features of frozen encoders.
         Dataset("newsgroups-minilm", load_encoded_newsgroups, novel=(4, 4), classes=20),
         Dataset("newsgroups-bare-minilm", partial(load_encoded_newsgroups, _BARE), novel=(4, 4), classes=20),
+        Dataset("newsgroups-both", load_newsgroups_both_ways, novel=(4, 4), classes=20),
+        Dataset("newsgroups-bare-both", partial(load_newsgroups_both_ways, _BARE), novel=(4, 4), classes=20),
         Dataset(
             "breakhis400x-effnet",
             partial(_encoded_images, load_breakhis400x),

