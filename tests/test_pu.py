@@ -175,12 +175,9 @@ class TestSelection:
 class TestAlgorithm3:
     @pytest.fixture
     def training(self):
-        return self.alternation(batch_size=4)
-
-    def alternation(self, batch_size, *, from_source_classifier=False) -> _Alternation:
         """Six source rows of two classes and four target rows; two and one of them are held out."""
-        rows, cpu = np.zeros((10, 1)), torch.device("cpu")
-        learner = NetworkLearner(rows, factory=None, schedule=Schedule(8, batch_size), device=cpu)
+        rows = np.zeros((10, 1))
+        learner = NetworkLearner(rows, factory=None, schedule=Schedule(8, 4), device=torch.device("cpu"))
         problem = PUProblem(np.array([0, 0, 0, 1, 1, 1]), np.array([3.0, 3, 3, 1, 1, 1]), 4)
         held_out = np.isin(np.arange(10), [0, 3, 9])
         return _Alternation(
@@ -191,7 +188,7 @@ class TestAlgorithm3:
             losses.OBJECTIVES["cvir"],
             torch.Generator(),
             lambda *_: None,
-            learner.new_networks(1, 2) if from_source_classifier else None,
+            None,
         )
 
     def scored(self, alpha: float) -> _Validated:
@@ -208,18 +205,6 @@ class TestAlgorithm3:
     def test_lines_15_and_16_keep_the_lowest_of_the_training_rows(self, training, alpha, kept):
         """Row 9 is held out; with alpha = 1 one row is kept all the same."""
         assert training.keep(self.scored(alpha)).tolist() == kept
-
-    def test_accepted_rows_that_are_sure_of_their_class_teach_it(self):
-        """Row 7 is kept as novel; rows 6 and 8 are accepted as of class 0 and 1, of which 8 is sure."""
-        training = self.alternation(batch_size=1, from_source_classifier=True)
-        outputs = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 9.0], [0.0, 3.0, 0.0], [9.0, 0.0, 0.0]])
-        now = self.scored(2 / 3)._replace(outputs=outputs)
-        assert training.keep(now).tolist() == [7]
-        assert training._labels.tolist() == [0, 0, 0, 1, 1, 1, 0, 2, 1, 2]  # row 9 is held out
-        drawn = [set(training._next_known(4).tolist()[2:]) for _ in range(5)]
-        assert drawn == [{8}] * 5
-        training.keep(now._replace(outputs=np.zeros((4, 3))))  # none is sure now
-        assert set(training._next_known(40).tolist()) <= {1, 2, 4, 5}
 
     def test_the_error_has_converged_when_it_hardly_moved_for_long_enough(self):
         converged = _Converged(tolerance=0.1, patience=2)

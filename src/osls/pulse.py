@@ -54,8 +54,7 @@ class PULSE(Growing, Findings):
         predictions, estimates the shares jointly from one (k+1)-way model, and keeps the novel share fixed
         while CVIR learns the classifier. "fine-tune" is for networks that are expensive to train: as "paper",
         but the discriminator starts from the source classifier's weights, learns the novel class beside the
-        known ones, also from target rows that are surely of one, and its probabilities of the known classes
-        are averaged with the source classifier's.
+        known ones, and its probabilities of the known classes are averaged with the source classifier's.
     source_classifier, discriminator : "auto", "mlp", "trees", "linear", "convnet", estimator or factory
         The models that predict the known class, and known against novel. "auto" is a small convnet for
         images; for tables an MLP and extremely randomised trees (an MLP and logistic regression if sparse),

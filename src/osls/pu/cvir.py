@@ -34,8 +34,6 @@ from osls.training.trainer import Trainer, seeded
 _AGREES = 0.05
 # Scores of trees can be 0 and 1, which no odds would change.
 _LEAST = 1e-3
-# A target row that is accepted as known teaches its class if the network gives this class so much of it.
-_SURE = 0.9
 
 
 @dataclass(frozen=True)
@@ -209,9 +207,7 @@ def alternate(
     source_network : Module, optional
         The discriminator starts from its weights and keeps its classes: it separates each of them, not only
         their union, from the rows kept as novel. This saves training, and learning the classes as well keeps
-        the network from memorising the source rows. Target rows that are accepted, and surely of one class,
-        are taught as such beside the source rows: a network that sees rows of the target only as novel calls
-        too many of them novel.
+        the network from memorising the source rows.
     tolerance, patience : float, int
         The error of line 12 has converged when it moved less than ``tolerance`` in ``patience`` epochs in a
         row. Training ends with the schedule's steps in any case.
@@ -313,7 +309,6 @@ class _Alternation:
         self._labels = torch.from_numpy(np.append(problem.y_source, np.full(m, k))).to(learner.device)
         weight = np.append(np.where(held_out[:n], 0.0, problem.source_weight), np.zeros(m))
         self._source_sampler = EpochSampler(weight, generator)
-        self._accepted_sampler: EpochSampler | None = None
         # An epoch shows every training row of the larger side once.
         trained = max(len(self._source_sampler), len(self.target_train))
         self.schedule = learner.schedule.over(trained)
@@ -337,28 +332,20 @@ class _Alternation:
         return self._train_epoch(rows, lambda known, other: self._objective.loss(known, other, alpha))
 
     def _train_epoch(self, negatives: Ints, loss_of: Callable[[Tensor, Tensor], Tensor]) -> float:
-        sampler, size = self._sampler(negatives), self.schedule.batch_size
+        all_rows = np.arange(len(self.learner.rows))
+        sampler = EpochSampler(np.isin(all_rows, negatives).astype(float), self._generator)
+        size = self.schedule.batch_size
         self.learner.advance(self.epoch_steps / self.schedule.steps)
 
         def loss_of_next_batch() -> Tensor:
             # One forward pass for both sides: separate batch statistics would hide their difference.
-            rows = torch.cat([self._next_known(size), sampler.next(size)]).to(self.learner.device)
+            rows = torch.cat([self._source_sampler.next(size), sampler.next(size)]).to(self.learner.device)
             out: Tensor = self.network(self.learner.rows[rows].unsqueeze(0))[0]
             if self.keeps_classes:
                 return cross_entropy(out, self._labels[rows])
             return loss_of(out[:size, 0], out[size:, 0])
 
         return self.trainer.run(loss_of_next_batch, self.epoch_steps)
-
-    def _sampler(self, rows: Ints) -> EpochSampler:
-        return EpochSampler(np.isin(np.arange(len(self.learner.rows)), rows).astype(float), self._generator)
-
-    def _next_known(self, size: int) -> Tensor:
-        """Draw rows of the source; half of them of the target, if any of its rows teach their class."""
-        if self._accepted_sampler is None:
-            return self._source_sampler.next(size)
-        half = size // 2
-        return torch.cat([self._source_sampler.next(size - half), self._accepted_sampler.next(half)])
 
     def validate(self) -> _Validated:
         """Lines 9 and 14: score the held-out source and the target, and estimate the share of known rows."""
@@ -376,19 +363,7 @@ class _Alternation:
         Never less than a hundredth of them: a network without negatives could not find any again.
         """
         scores, least = now.target[self.target_train - self.n], max(1, len(self.target_train) // 100)
-        novel = keep_as_novel(scores, 1 - now.alpha, least=least)
-        if self.keeps_classes:
-            self._accept(now, self.target_train[~novel], self.target_train[novel])
-        return self.target_train[novel]
-
-    def _accept(self, now: _Validated, accepted: Ints, kept: Ints) -> None:
-        """Label accepted rows by their class, kept ones by the novel one; let those that are sure teach."""
-        k = now.outputs.shape[1] - 1
-        classes = softmax(now.outputs[accepted - self.n, :k].astype(np.float64), axis=1)
-        self._labels[kept] = k
-        self._labels[accepted] = torch.from_numpy(classes.argmax(axis=1)).to(self.learner.device)
-        sure = accepted[classes.max(axis=1) > _SURE]
-        self._accepted_sampler = self._sampler(sure) if len(sure) >= self.schedule.batch_size else None
+        return self.target_train[keep_as_novel(scores, 1 - now.alpha, least=least)]
 
     def error(self, now: _Validated, kept: Ints) -> float:
         """Line 12: errors on the re-sampled held-out source, plus errors on the rows kept as novel."""
