@@ -53,7 +53,7 @@ def checkout(tmp_path, monkeypatch):
 
 
 def forget() -> None:
-    for cached in ("code_version", "_is_ancestor", "_last_change", "code_of", "_imports_of"):
+    for cached in ("code_version", "_has_changed", "_code_at", "code_of", "_imports_of"):
         getattr(provenance, cached).cache_clear()
 
 
@@ -70,6 +70,24 @@ def test_rows_are_stale_once_the_code_of_their_method_has_changed(checkout):
     forget()
     assert {name: provenance.is_stale(each) for name, each in before.items()} == {"one": True, "two": False}
     assert not provenance.is_stale(row("one"))
+
+
+def test_comments_and_docstrings_are_no_code(checkout):
+    before = row("one")
+    (checkout / "losses.py").write_text('"""The loss."""\n\n# One.\nf = 1\n')
+    git(checkout, "commit", "-qam", "say what it is")
+    forget()
+    assert not provenance.is_stale(before)
+
+
+def test_rows_are_stale_once_their_method_imports_a_new_file(checkout):
+    before = row("two")
+    (checkout / "new.py").write_text("g = 1\n")
+    (checkout / "baselines" / "two.py").write_text("from osls.new import g\n")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-qm", "a new file")
+    forget()
+    assert provenance.is_stale(before)
 
 
 def test_rows_of_uncommitted_or_unknown_code_are_stale(checkout):

@@ -14,6 +14,7 @@ from osls.app.bench.methods import find_method
 from osls.app.bench.store import Row
 
 _PACKAGE = Path(osls.__file__).parent
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _git(*arguments: str) -> str | None:
@@ -38,34 +39,46 @@ def code_version() -> Row:
 def is_stale(row: Row) -> bool:
     """Whether the code of a row's method has changed since the row was made.
 
-    A method's code is the file of its class and every file of the package that this imports, directly or not.
-    A row that was made with uncommitted changes, or does not say with which commit, is stale. Where the
-    history is not at hand (outside a checkout, or in one without the row's commit) no row is.
+    A method's code is the file of its class and every file of the package that this imports, directly or not,
+    without comments and docstrings. A row that was made with uncommitted changes, or does not say with which
+    commit, is stale. Where the history is not at hand (outside a checkout, or in one without the row's
+    commit) no row is.
     """
     if not code_version():
         return False
     commit = row.get("commit")
     if commit is None or row.get("dirty"):
         return True
-    changed = _last_change(json.loads(row["config"])["method"]["name"])
-    if changed is None or _git("cat-file", "-e", f"{commit}^{{commit}}") is None:
-        return False
-    return not _is_ancestor(changed, commit)
+    return _has_changed(json.loads(row["config"])["method"]["name"], commit)
 
 
 @cache
-def _is_ancestor(earlier: str, later: str) -> bool:
-    return _git("merge-base", "--is-ancestor", earlier, later) is not None
-
-
-@cache
-def _last_change(method: str) -> str | None:
-    """The last commit that changed the code of a method of the package; None for methods from elsewhere."""
+def _has_changed(method: str, commit: str) -> bool:
+    """Whether the code of a method of the package is another than at a commit; not known of other methods."""
     if ":" in method:
-        return None
+        return False
     adapter = find_method(method).adapter
-    module = "osls.training.learners" if adapter is None else adapter.__module__
-    return _git("log", "-1", "--format=%H", "--", *map(str, sorted(code_of(module)))) or None
+    files = code_of("osls.training.learners" if adapter is None else adapter.__module__)
+    names = _git("diff", "--name-only", "--relative", commit, "--", *map(str, sorted(files)))
+    return any(
+        _code_at(commit, name) != _code_of((_PACKAGE / name).read_text()) for name in (names or "").split()
+    )
+
+
+@cache
+def _code_at(commit: str, name: str) -> str | None:
+    """Return the code of a file as it was at a commit; None if it was not there."""
+    text = _git("show", f"{commit}:./{name}")
+    return None if text is None else _code_of(text)
+
+
+def _code_of(text: str) -> str:
+    """Return what Python makes of a file, but for its docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
 
 
 @cache
