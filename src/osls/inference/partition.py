@@ -21,9 +21,9 @@ one would often be one group where three or four are more probable together. Non
 the number of rows, and one group is as possible an answer as several.
 
 Among the rows called novel are some of known classes, and they would be groups of their own. They lie among
-rows of their class, labelled or not, so the groups are found among the rows whose neighbours were called novel
-as well. To take those that are most probable to be novel instead would leave whole classes out: a classifier
-is less sure of one new class than of another.
+rows of their class, labelled or not, so the groups are found among the rows whose neighbours were called
+novel as well. To take those that are most probable to be novel instead would leave whole classes out: a
+classifier is less sure of one new class than of another.
 
 Some of the figures say whether a known class falls into two parts (:func:`halve_classes`).
 """
@@ -165,6 +165,8 @@ def core_rows(rows: Floats, called: Ints, rng: np.random.Generator) -> Ints:
     True
     """
     asked = rng.permutation(called)[: 2 * _MAX_ROWS]
+    if rows.shape[1] == 0:
+        return np.sort(asked[:_MAX_ROWS])
     pool = np.union1d(rng.permutation(len(rows))[:_POOL], asked)
     near = NearestNeighbors(n_neighbors=min(_LOOKED_AT, len(pool))).fit(rows[pool])
     own = np.isin(pool, called)[near.kneighbors(rows[asked], return_distance=False)].sum(axis=1)
