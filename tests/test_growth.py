@@ -22,7 +22,7 @@ from osls.inference.discovery import class_parts, compare_parts, group_shares
 from osls.inference.labels import combine_named, spread_labels
 from osls.inference.partition import (
     Usual,
-    _surest,
+    core_rows,
     group_rows,
     mean_figures,
     median_number,
@@ -148,19 +148,24 @@ class TestDiscover:
             )
             == ()
         )
+        nothing = Space(constant[:, :0], constant[:, :0])
+        assert group_rows(nothing, np.zeros(30, int), np.ones(30)).shape == (30, 1)
 
-    def test_rows_that_are_hardly_novel_are_no_group(self):
-        """Known rows that were called novel by a small margin would be a second group."""
+    def test_rows_among_labelled_ones_are_no_group(self):
+        """Known rows that were called novel would be a second group; without their labels they are one."""
         number = np.repeat([0, 1, 2], 60)
         target, _ = rows_of([0, 0, 40, 80], seed=4)
-        unsure = np.repeat([0.55, 0.95], [40, 80])
-        assert grouped(SOURCE, number, target, unsure).shape == (120, 1)
-        assert grouped(SOURCE, number, target).shape == (120, 2)
+        assert grouped(SOURCE, number, target).shape == (120, 1)
+        assert grouped(SOURCE[:120], number[:120], target).shape == (120, 2)
 
-    def test_the_surest_rows_by_hand(self):
-        # Three of four reach .7. In the second case only one does, and half of the rows is taken.
-        assert _surest(np.array([0.9, 0.6, 0.7, 0.8])).tolist() == [0, 2, 3]
-        assert _surest(np.array([0.9, 0.6, 0.51, 0.52])).tolist() == [0, 1]
+    def test_core_rows_by_hand(self):
+        # On a line: twelve called rows lie together, two among rows that were not called.
+        rows = np.append(np.arange(12.0), [101.5, 102.5, *np.arange(100.0, 120.0)])[:, None]
+        rng = np.random.default_rng(0)
+        assert core_rows(rows, np.arange(14), rng).tolist() == list(range(12))
+        # Where all of them lie among others, half of them at least are taken.
+        assert len(core_rows(rows, np.arange(14, 34, 4), rng)) >= 3
+        assert core_rows(rows[:3], np.arange(2), rng).tolist() == [0, 1]
 
     def test_the_median_number_by_hand(self):
         # Probabilities 3/8, 1/8, 4/8: half of the probability is at one or two groups.

@@ -20,8 +20,10 @@ each number, and the answer is its median: the figures rarely agree on a single 
 one would often be one group where three or four are more probable together. None of the figures grows with
 the number of rows, and one group is as possible an answer as several.
 
-Among the rows called novel are some of known classes, most of them little more probable to be novel than not.
-They would be groups of their own, so the groups are found among the rows that are novel most surely.
+Among the rows called novel are some of known classes, and they would be groups of their own. They lie among
+rows of their class, labelled or not, so the groups are found among the rows whose neighbours were called
+novel as well. To take those that are most probable to be novel instead would leave whole classes out: a
+classifier is less sure of one new class than of another.
 
 Some of the figures say whether a known class falls into two parts (:func:`halve_classes`).
 """
@@ -55,9 +57,11 @@ _USUAL_MODULARITY = (0.25, 0.35, 0.40, 0.42, 0.43), (0.24, 0.31, 0.33, 0.35, 0.3
 # Weights of the figures; their order is that of ``_figures``, then the log of the number, and more than one.
 # Fitted by benchmarks/discovery_weights.py on covtype, digits, drybean, letter, pbmc3k, satimage, usps and
 # generated classes; benchmarks/discovery.py has the results for other data.
-_WEIGHTS = np.array([-4.93, 3.95, 3.84, 1.99, 1.30, -0.50, -0.65, -1.59, -0.67])
-# Groups are found among the rows that are so probable to be novel, but among this part of them at least.
-_SURE = 0.7
+_WEIGHTS = np.array([-5.39, 4.41, 5.09, 2.39, 2.18, -0.79, -0.44, -1.52, -0.19])
+# Groups are found among called rows that have so many called ones among so many neighbours (themselves
+# included) in all rows, of which at most so many are looked at; but among this part of them at least.
+_CALLED, _LOOKED_AT = 8, 11
+_POOL = 20_000
 _CORE = 0.5
 # Figures are means over so many draws of so large a part of the rows.
 _DRAWS = 4
@@ -111,7 +115,7 @@ def group_rows(space: Space, y: Ints, novelty: Floats, *, seed: int = 0) -> Floa
         return np.zeros((len(novelty), 0))
     # Many small fits: threads cost more than they bring, the more so on a busy machine.
     with threadpool_limits(1):
-        sample = target[np.sort(rng.permutation(called[_surest(novelty[called])])[:_MAX_ROWS])]
+        sample = space[core_rows(space.joint, len(y) + called, rng)]
         candidates = partitions(sample.joint)
         figures = mean_figures(sample, one_class(space, y, rng), rng)
         chosen = median_number(
@@ -146,9 +150,27 @@ def partitions(rows: Floats, most: int = _MOST_GROUPS) -> dict[int, Ints]:
     return found
 
 
-def _surest(novelty: Floats) -> Ints:
-    """Positions of the rows that are novel most surely: at least ``_CORE`` of them."""
-    return np.flatnonzero(novelty >= min(_SURE, float(np.quantile(novelty, 1 - _CORE))))
+def core_rows(rows: Floats, called: Ints, rng: np.random.Generator) -> Ints:
+    """Return those of the rows at ``called``, ``_MAX_ROWS`` at most, that lie among others of them.
+
+    Examples
+    --------
+    The first thirty rows were called novel; one of them lies among the others.
+
+    >>> import numpy as np
+    >>> from osls.inference.partition import core_rows
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(size=(60, 2)) + np.repeat([[9, 9], [0, 0]], [29, 31], axis=0)
+    >>> core_rows(rows, np.arange(30), rng).tolist() == list(range(29))
+    True
+    """
+    asked = rng.permutation(called)[: 2 * _MAX_ROWS]
+    if rows.shape[1] == 0:
+        return np.sort(asked[:_MAX_ROWS])
+    pool = np.union1d(rng.permutation(len(rows))[:_POOL], asked)
+    near = NearestNeighbors(n_neighbors=min(_LOOKED_AT, len(pool))).fit(rows[pool])
+    own = np.isin(pool, called)[near.kneighbors(rows[asked], return_distance=False)].sum(axis=1)
+    return np.sort(asked[own >= min(_CALLED, float(np.quantile(own, 1 - _CORE)))][:_MAX_ROWS])
 
 
 def mean_figures(rows: Space, usual: Usual, rng: np.random.Generator) -> dict[int, Floats]:
