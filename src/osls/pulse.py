@@ -70,7 +70,7 @@ class PULSE(Growing, Findings):
     mixture : mixture estimator, optional
         How the novel share is estimated, used as it is; with shift="bbe" also each class's share. By default
         :class:`osls.mixture.BBE`, corrected for novel rows that hide among the known classes
-        (:mod:`osls.inference.calibrated`; not with recipe="paper").
+        (:mod:`osls.inference.calibrated`; cross-fit recipe).
     objective : str, default="cvir"
         How the discriminator is trained: "cvir", "nnpu", "upu", "pvu", "cvir-penalty", or with the sigmoid
         surrogate "nnpu-sigmoid", "upu-sigmoid" (not with recipe="fine-tune"; all but "cvir" need a network).

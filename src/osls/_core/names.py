@@ -42,7 +42,7 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 def _most_like(name: object, known: Iterable[str]) -> list[str]:
     if not isinstance(name, str):
         return []
-    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
 
 
 def exported_classes(package: ModuleType, base: type) -> dict[str, type[Any]]:
