@@ -220,13 +220,12 @@ def plain() -> list[dict[str, Any]]:
     torch.set_num_threads(1)
     found = []
     for config in PLAIN:
-        data = draw_problem(config, draw=0).training_data()
-        SourceOnly(max_steps=2).fit(**data)  # warm up
-        values = [
-            cpu(partial(PULSE(random_state=seed).fit, **data))
-            / cpu(partial(SourceOnly(random_state=seed).fit, **data))
-            for seed in range(3)
-        ]
+        values = []
+        for draw in range(5):
+            data = draw_problem(config, draw=draw).training_data()
+            SourceOnly(max_steps=2).fit(**data)  # warm up
+            fit, plain_fit = (partial(kind(random_state=draw).fit, **data) for kind in (PULSE, SourceOnly))
+            values.append(cpu(fit) / cpu(plain_fit))
         found.append(ratio(f"default fit / plain cross-fitted classifier, {config['name']}", values, 4.0))
     return found
 

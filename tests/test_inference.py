@@ -563,3 +563,20 @@ class TestCopiesCountOnce:
             spreads.append(drawn.std(axis=0)[-1])
         assert spreads[1] == pytest.approx(spreads[0], rel=0.25)
         assert estimator.test(one, 0.05).pvalue == estimator.test(two, 0.05).pvalue
+
+
+@pytest.mark.parametrize(
+    ("recipe", "corrected"), [("cross-fit", True), ("fine-tune", False), ("paper", False)]
+)
+def test_only_a_cross_fitted_share_is_corrected_for_what_hides(recipe, corrected):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 150)
+    # The source classifier is right about four of five rows.
+    class_source = np.eye(2)[np.where(np.arange(300) % 5 == 0, 1 - y, y)]
+    known, target = rng.beta(6, 2, 300), np.append(rng.beta(6, 2, 200), rng.beta(1, 6, 100))
+    scores = HeldOutScores(y, class_source, class_source, known, target)
+    marginal = np.array([0.5, 0.5])
+    plain = 1 - osls.mixture.BBE().fit(known, target, np.ones(300)).alpha_
+    # .45 of the error rate of .2, with 300 rows.
+    expected = 1 - (1 - plain) * 0.91 if corrected else plain
+    assert MixFromScores.of(recipe, "auto", None).novel_share(scores, marginal) == pytest.approx(expected)
