@@ -83,7 +83,7 @@ bench: $(STAMP)
 # The pages of the committed results, for people: self-contained, they open from the disk.
 RESULTS := benchmarks/results
 bench-pages: $(STAMP)
-	$(BIN)/osls bench page $(RESULTS)/tables $(RESULTS)/newsgroups $(RESULTS)/cifar10 \
+	$(BIN)/osls bench page $(RESULTS)/cells $(RESULTS)/newsgroups $(RESULTS)/cifar10 \
 	    --title 'PULSE beside other methods' --out $(RESULTS)/methods.html
 	$(BIN)/osls bench page $(RESULTS)/novel-fraction-cpu --out $(RESULTS)/novel-fraction.html
 	$(BIN)/osls bench page $(RESULTS)/pu-cpu --out $(RESULTS)/pu.html

@@ -11,12 +11,6 @@ __all__ = ["SHOWN_ELSEWHERE", "figures_table", "results_page", "trust_table"]
 
 # Titles, and how to make them, of results that are not of a study.
 _KNOWN = {
-    "arrays": (
-        "Random problems on six tables",
-        "`osls bench --data digits --methods pulse,pulse-paper,source-only,oracle --draws 20`, and the same "
-        "with 5 draws of letter, penbased, satimage, drybean and mnist. PULSE's rows are of an earlier, "
-        "slower training schedule.",
-    ),
     "coverage_scores": (
         "Do the intervals hold the truth? Gaussian classes",
         "`python benchmarks/coverage.py scores`. `covered`: the share of draws whose 95 % interval holds the "
@@ -98,8 +92,8 @@ _KNOWN = {
     "toolbox": ("Which parts should PULSE use?", "`python benchmarks/toolbox.py --draws 5 --rows 2000`."),
 }
 _FIRST = (
-    "arrays",
-    "tables",
+    "recipes",
+    "cells",
     "newsgroups",
     "cifar10",
     "rivals-shift",

@@ -394,7 +394,7 @@ _SCRIPT = "python benchmarks/{name}.py"
 _SECTIONS = (
     Section(
         "Main table (1 and 7)",
-        ("cifar10", "cifar100", "encoded-images", "newsgroups", "newsgroups-cnn", "cells", "tables"),
+        ("cifar10", "cifar100", "encoded-images", "newsgroups", "newsgroups-cnn", "cells"),
         _STUDY,
         _against_the_others,
     ),

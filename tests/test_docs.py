@@ -142,17 +142,17 @@ def test_gallery_runs_a_script(tmp_path, monkeypatch):
 
 
 def test_results_page_shows_whatever_is_there(tmp_path):
-    shutil.copytree(ROOT / "benchmarks/results/arrays", tmp_path / "arrays")
+    shutil.copytree(ROOT / "benchmarks/results/recipes", tmp_path / "recipes")
     (tmp_path / "under-way" / "runs").mkdir(parents=True)
     (tmp_path / "coverage.json").write_text('[{"share": 0.25, "covered": 0.951234}]')
     (tmp_path / "toolbox.json").write_text('{"shift: joint": {"acc_all": {"mean": 0.9, "worst": 0.8}}}')
     (tmp_path / "other.json").write_text('{"a": [1, {"b": 2}]}')
     page = results_page(tmp_path)
-    assert page.index("## Random problems") < page.index("## other")
+    assert page.index("## The default beside the paper's recipe") < page.index("## other")
     assert "| 0.25 | 0.9512 |" in page
     assert "| shift: joint | 0.9 (0.8) |" in results_page(tmp_path, "theory")
     assert "Nothing to show yet" in page
-    assert "±" in page or "| pulse" in page
+    assert "±" in page and "| PULSE" in page
 
 
 def test_what_blocks_print_is_put_into_the_page():
