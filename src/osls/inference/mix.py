@@ -142,8 +142,8 @@ class MixFromScores:
         if shift not in ("auto", *possible):
             which = " or ".join(f"shift={name!r}" for name in possible)
             raise ValueError(f"recipe={recipe!r} estimates the label shift with {which}.")
-        # What hides was measured for cross-fitted scores. Less hides from a discriminator that was trained with
-        # the known rows taken out of the target. An estimator that was asked for is used as it is.
+        # What hides was measured for cross-fitted scores; from a discriminator that is trained with the known
+        # rows taken out of the target, less does. An estimator that was asked for is used as it is.
         corrected = mixture is None and recipe == "cross-fit"
         chosen = BBE() if mixture is None else clone(mixture)
         return cls(possible[0] if shift == "auto" else shift, chosen, corrected)
