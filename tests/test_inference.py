@@ -580,3 +580,14 @@ def test_only_a_cross_fitted_share_is_corrected_for_what_hides(recipe, corrected
     # .45 of the error rate of .2, with 300 rows.
     expected = 1 - (1 - plain) * 0.91 if corrected else plain
     assert MixFromScores.of(recipe, "auto", None).novel_share(scores, marginal) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_one_round_cannot_be_unsettled(rounds):
+    rng = np.random.default_rng(0)
+    # So much overlap that the second round moves rows, too.
+    X, y = rng.normal(size=(300, 2)) + 2 * np.eye(2)[np.repeat([0, 1], 150)], np.repeat([0, 1], 150)
+    X_target = np.concatenate([X + rng.normal(size=X.shape) / 10, rng.normal(size=(150, 2)) - 1.5])
+    model = trees(rounds=rounds).fit(X, y, X_target=X_target)
+    assert sum("changed" in entry for entry in model.history_) == rounds
+    assert ("convergence" in {check.name for check in model.diagnostics_.checks}) == (rounds == 2)
