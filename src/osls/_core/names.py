@@ -17,7 +17,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
     >>> from osls._core.names import nearest
     >>> nearest("puls", ["pulse", "k-pu"])
     " Did you mean 'pulse'?"
-    >>> nearest("abc", ["pulse"])
+    >>> nearest("fast", ["balanced", "quick", "best"])
     ''
     """
     near = _most_like(name, known)
@@ -40,9 +40,13 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 
 
 def _most_like(name: object, known: Iterable[str]) -> list[str]:
+    """Return the known name that is most like ``name``, upper and lower case alike, or that it begins."""
     if not isinstance(name, str):
         return []
-    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    spelled = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
+    begun = [each for each in spelled if len(name) >= 3 and each.startswith(name.lower())]
+    return [spelled[each] for each in (near or begun)[:1]]
 
 
 def exported_classes(package: ModuleType, base: type) -> dict[str, type[Any]]:
