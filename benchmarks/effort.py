@@ -6,7 +6,8 @@
 
 Each fit is a line of results/effort.jsonl, with the commit it was made at; a run that was stopped goes on.
 ``--anchor`` fits the default of another checkout, to compare with. Seconds are those of the process, so that
-other work on the machine matters little; run it with one thread (OMP_NUM_THREADS=1).
+other work on the machine matters little; run it with one thread (OMP_NUM_THREADS=1). They can be compared
+with the anchor's only if both were taken on one machine.
 """
 
 from __future__ import annotations
@@ -60,9 +61,15 @@ def fit(data: str, draw: int, effort: str) -> dict[str, Any]:
 
 
 def commit() -> str:
-    folder = Path(osls.__file__).parent
-    words = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=7"]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    """The commit of the package, "-dirty" if its code was changed since."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(Path(osls.__file__).parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    return git("rev-parse", "--short=7", "HEAD") + (
+        "-dirty" if git("status", "--porcelain", "--", ".") else ""
+    )
 
 
 def read() -> list[dict[str, Any]]:

@@ -55,10 +55,11 @@ class ScoresOnly(PULSE):
     def _adapt_by_cross_fitting(self, task: Any, advance: Any) -> Adaptation:
         m = task.X_target.shape[0]
         source_learner, learner = self._roles.both(task.pool, task.classes, advance)
-        n_folds = check_folds(task.y, task.classes, self._roles.plan(len(task.y) + m).n_folds, m)
+        plan = self._roles.plan(len(task.y) + m)
+        n_folds = check_folds(task.y, task.classes, plan.n_folds, m)
         fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
         work = class_work(source_learner, task.y, task.row_weight, fold, task.k, task.rng)
-        domains = joint_task(task.y, task.row_weight, m, n_folds, task.rng, task.copy_of)
+        domains = joint_task(task.y, task.row_weight, m, n_folds, task.rng, task.copy_of, plan.divisions)
         classes, joint = cross_fit_all([work, (learner, domains)])
         f_s = self._calibrated(classes, task, fold)
         self.parts = {"y": task.y, "classes": f_s.scores, "joint": joint.scores}

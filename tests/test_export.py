@@ -19,7 +19,7 @@ from osls.app.cli import app
 from osls.app.export import to_onnx
 from osls.app.mlflow import log_model
 from osls.base import Combined
-from osls.training.predictors import Blended, Constant, Shifted
+from osls.training.predictors import Blended, Constant, Pooled, Shifted
 
 QUICK = {"n_folds": 2, "rounds": 1, "n_bootstrap": 5, "random_state": 0, "max_steps": 80}
 
@@ -154,6 +154,14 @@ class TestOnnx:
         for share, first in ((0.25, 0.5), (1.0, 0.2), (0.0, 0.6)):
             model._predictor = Combined(Blended(*parts, share), Constant((0.0, 1.0)), np.ones(2))
             assert answered(to_onnx(model), {"X": target[:1]})[1][0, 0] == pytest.approx(first)
+
+    def test_pools_by_hand(self, blobs):
+        X, y, target = blobs
+        model = PULSE(source_classifier=FOREST, discriminator=FOREST, **QUICK).fit(X, y > 0, X_target=target)
+        # Odds 1 : 4 and, to the power of a half, 4 : 1: 1 : 2.
+        pooled = Pooled(Constant((0.2, 0.8)), Constant((0.8, 0.2)), (1.0, 0.5))
+        model._predictor = Combined(pooled, Constant((0.0, 1.0)), np.ones(2))
+        assert answered(to_onnx(model), {"X": target[:1]})[1][0, 0] == pytest.approx(1 / 3)
 
     def test_shifted_odds_by_hand(self, blobs):
         # Novel against known 1 : 1, the odds of known times three: 1/4 novel.

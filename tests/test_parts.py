@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,15 +16,25 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 from osls._core.arrays import keep_as_novel
+from osls._core.parts import Part
 from osls.base import combine, combine_opinions
 from osls.inference import novelty_test
 from osls.metrics import accuracy, mix_error, regret
 from osls.pu import losses
-from osls.shift.calibration import fit_temperature, scale
+from osls.shift.calibration import fit_pool, fit_temperature, pool, scale
 from osls.shift.joint import domain_score, joint_estimate, solve_bins
 from osls.shift.programme import largest_mix
 from osls.training.choose import choose_learner
-from osls.training.learners import Blend, FoldModels, Learner, NetworkLearner, SklearnLearner, continue_from
+from osls.training.learners import (
+    Blend,
+    FoldModels,
+    FoldTask,
+    Learner,
+    NetworkLearner,
+    SklearnLearner,
+    continue_from,
+    cross_fit_all,
+)
 from osls.training.nets import SmallResNet, StackedMLP
 from osls.training.predictors import Constant, Encoder
 from osls.training.sampling import EpochSampler, assign_folds
@@ -177,6 +189,17 @@ class TestShift:
         assert beta == pytest.approx(1 / 3, rel=0.15)
         np.testing.assert_allclose(scale(honest, 1.0).sum(axis=1), 1)
 
+    def test_a_pool_undoes_both_overconfidences_and_leaves_out_who_knows_nothing(self):
+        rng = np.random.default_rng(0)
+        # Independent evidence: the truth is proportional to the product of both.
+        one, two = rng.dirichlet([1, 1, 1], (2, 4000))
+        honest = pool(one, two, (1.0, 1.0))
+        y = np.array([rng.choice(3, p=p) for p in honest])
+        found = fit_pool(scale(one, 2.0), two, y, np.ones(4000))
+        assert found == pytest.approx((0.5, 1.0), rel=0.15)
+        noise = rng.dirichlet([1, 1, 1], 4000)
+        assert fit_pool(honest, noise, y, np.ones(4000)) == pytest.approx((1.0, 0.0), abs=0.15)
+
 
 class TestNovelty:
     def test_false_alarms_are_rare_and_a_new_class_is_seen(self):
@@ -325,8 +348,48 @@ class TestLearners:
                 return FoldModels(self.proba, Constant((0.5, 0.5)))
 
         good, bad = np.eye(2)[self.y] * 0.9 + 0.05, np.full((40, 2), 0.5)
-        blended = Blend(Known(good), Known(bad)).cross_fit(self.y, np.ones(40), self.fold, 2, seed=0)
-        np.testing.assert_allclose(blended.scores, good)
+        task = FoldTask(self.y, np.ones(40), self.fold, 2, seed=0, ranked=True)
+        (ranked,) = cross_fit_all([(Blend(Known(good), Known(bad)), task)])
+        np.testing.assert_allclose(ranked.scores, good)
+        # Of two that are the answer, one that knows nothing changes nothing: the other's odds, to a power.
+        pooled = Blend(Known(good), Known(bad)).cross_fit(self.y, np.ones(40), self.fold, 2, seed=0)
+        a = pooled.predictor.exponents[0]
+        np.testing.assert_allclose(pooled.scores.max(axis=1), 19**a / (19**a + 1))
+
+    def test_the_second_family_is_tried_on_one_fold_where_scores_are_only_ranked(self):
+        fitted, progress = [], []
+
+        class Model(SklearnLearner):
+            def parts(self, task):
+                advance, share = lambda amount=1: progress.append(amount / 2), 1 / task.n_folds
+                return [Part(self._fit, (f,), advance, share) for f in range(task.n_folds)]
+
+            def _fit(self, f, advance):
+                fitted.append(f)
+                advance()
+                return None, self.proba[fold == f]
+
+        def model(proba):
+            learner = Model(self.X, LogisticRegression())
+            learner.proba = proba
+            return learner
+
+        fold = np.arange(40) % 4
+        good, bad = np.eye(2)[self.y] * 0.9 + 0.05, np.full((40, 2), 0.5)
+        task = FoldTask(self.y, np.ones(40), fold, 2, seed=0, ranked=True)
+        for first, second, expected in (
+            (good, bad, [0, 1, 2, 3, 0]),
+            (bad, good, [0, 1, 2, 3, 0, 1, 2, 3]),
+        ):
+            fitted.clear(), progress.clear()
+            (models,) = cross_fit_all([(Blend(model(first), model(second)), task)])
+            assert fitted == expected
+            assert sum(progress) == pytest.approx(1)
+            np.testing.assert_allclose(models.scores, good)
+        # What is an answer has both.
+        fitted.clear()
+        cross_fit_all([(Blend(model(good), model(bad)), replace(task, ranked=False))])
+        assert fitted == [0, 1, 2, 3, 0, 1, 2, 3]
 
 
 def test_the_linear_model_stops_early_without_a_warning():

@@ -11,7 +11,7 @@ from osls.baselines import SourceOnly
 from osls.inference.expected_accuracy import expected_accuracy
 from osls.inference.prediction_sets import PredictionSets
 from osls.mixture import bbe_by_class
-from osls.shift.calibration import fit_temperature
+from osls.shift.calibration import fit_pool, fit_temperature
 from osls.shift.joint import joint_estimate
 from osls.shift.scores import HeldOutScores
 
@@ -82,6 +82,14 @@ class TestFormulas:
     def test_of_temperatures(self):
         weighted = fit_temperature(self.proba, self.y, self.weight)
         assert weighted == pytest.approx(fit_temperature(self.proba[self.repeated], self.y[self.repeated]))
+
+    def test_of_pools(self):
+        other = self.proba[::-1]
+        weighted = fit_pool(self.proba, other, self.y, self.weight)
+        rows = self.repeated
+        assert weighted == pytest.approx(
+            fit_pool(self.proba[rows], other[rows], self.y[rows], np.ones(len(rows))), abs=1e-3
+        )
 
     def test_of_prediction_sets(self):
         # Two rows of class 0, of which the unsure one stands for nineteen of twenty.

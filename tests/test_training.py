@@ -32,7 +32,16 @@ from osls.training.learners import (
     cross_fit_all,
 )
 from osls.training.packed import PackedForest, pack
-from osls.training.predictors import Blended, Constant, Encoder, Networks, Offsets, SklearnModels, Tempered
+from osls.training.predictors import (
+    Blended,
+    Constant,
+    Encoder,
+    Networks,
+    Offsets,
+    Pooled,
+    SklearnModels,
+    Tempered,
+)
 from osls.training.trainer import Schedule, Trainer, seeded, undisturbed
 
 rng = np.random.default_rng(0)
@@ -324,6 +333,11 @@ class TestPredictors:
         half = Blended(self.proba(0.1, 0.9), self.proba(0.5, 0.5), 0.25).predict_proba(self.X)
         np.testing.assert_allclose(half, [[0.4, 0.6]])
 
+    def test_pooled_by_hand(self):
+        # Odds 9 : 1, and 1 : 4 twice: 9 : 16.
+        pooled = Pooled(self.proba(0.9, 0.1), self.proba(0.2, 0.8), (1.0, 2.0)).predict_proba(self.X)
+        np.testing.assert_allclose(pooled, [[9 / 25, 16 / 25]])
+
     def test_models_that_saw_fewer_classes_have_zeros_for_the_others(self):
         X = np.zeros((4, 1))
         models = [DummyClassifier().fit(X, y) for y in ([0, 0, 2, 2], [1, 1, 1, 1])]
@@ -458,6 +472,23 @@ class TestPackedForests:
         models = SklearnModels([ExtraTreesClassifier(5, random_state=0).fit(X, y)], 2)
         expected = models.models[0].predict_proba(X[:4])
         np.testing.assert_allclose(models.of_encoded(X[:4]), expected)
+
+
+def test_scores_of_several_divisions_into_folds_are_averaged():
+    X = np.random.default_rng(0).normal(size=(120, 4))
+    y, fold = (X[:, 0] > 0).astype(np.int64), np.arange(120) % 3
+    other = np.random.default_rng(1).permutation(fold)
+    learner = choose_network("mlp", X, max_steps=20, device="cpu")
+    task = FoldTask(y, np.ones(120), fold, 2, seed=0)
+    one, two = cross_fit_all([(learner, task), (learner, replace(task, fold=other, seed=1))])
+    (both,) = cross_fit_all([(learner, replace(task, again=(other,)))])
+    np.testing.assert_array_equal(both.scores, (one.scores + two.scores) / 2)
+    # The networks that are kept, and that may go on learning, are those of the first division.
+    np.testing.assert_array_equal(both.predictor.predict_proba(X), one.predictor.predict_proba(X))
+    # Forests are means already.
+    trees = choose("trees")
+    alone, same = cross_fit_all([(trees, each) for each in (task, replace(task, again=(other,)))])
+    np.testing.assert_array_equal(alone.scores, same.scores)
 
 
 def test_networks_are_the_same_however_their_folds_are_divided():

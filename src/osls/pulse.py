@@ -370,12 +370,13 @@ class PULSE(Growing, Findings):
         n, m = task.X.shape[0], task.X_target.shape[0]
         source_learner, learner = self._roles.both(task.pool, task.classes, advance)
         # Step 1: folds in place of a split; every row is held out once.
-        n_folds = check_folds(task.y, task.classes, self._roles.plan(n + m).n_folds, m)
+        plan = self._roles.plan(n + m)
+        n_folds = check_folds(task.y, task.classes, plan.n_folds, m)
         # Step 2: the source classifier; none of its models is trained on target rows.
         # Step 3: label shift, from a model that has the target itself as its last class.
         source_fold = np.concatenate([assign_folds(task.y, n_folds, task.rng, task.copy_of), np.full(m, -1)])
         classes = class_work(source_learner, task.y, task.row_weight, source_fold, task.k, task.rng)
-        domains = joint_task(task.y, task.row_weight, m, n_folds, task.rng, task.copy_of)
+        domains = joint_task(task.y, task.row_weight, m, n_folds, task.rng, task.copy_of, plan.divisions)
         f_s, joint = cross_fit_all([classes, (learner, domains)])
         f_s = self._calibrated(f_s, task, source_fold)
         scores = HeldOutScores(

@@ -41,6 +41,8 @@ from osls.training.predictors import (
     FittedClassifier,
     Networks,
     Offsets,
+    Pooled,
+    Predictor,
     Shifted,
     SklearnModels,
     Tempered,
@@ -209,9 +211,21 @@ def _same_for_all(graph: Graph, row: Floats, X: str) -> str:
 
 
 def _tempered(graph: Graph, predictor: Tempered, X: str) -> str:
-    floored = graph.add("Max", _predict(graph, predictor.predictor, X), graph.constant(np.float64(FLOOR)))
-    power = graph.constant(np.float64(predictor.inverse_temperature))
-    return graph.add("Softmax", graph.add("Mul", graph.add("Log", floored), power), axis=1)
+    return graph.add(
+        "Softmax", _log_power(graph, predictor.predictor, X, predictor.inverse_temperature), axis=1
+    )
+
+
+def _pooled(graph: Graph, predictor: Pooled, X: str) -> str:
+    parts = zip((predictor.first, predictor.second), predictor.exponents, strict=True)
+    logs = [_log_power(graph, part, X, exponent) for part, exponent in parts]
+    return graph.add("Softmax", graph.add("Sum", *logs), axis=1)
+
+
+def _log_power(graph: Graph, predictor: Predictor, X: str, exponent: float) -> str:
+    """The logarithm of a power of probabilities, as :mod:`osls.shift.calibration` has it."""
+    floored = graph.add("Max", _predict(graph, predictor, X), graph.constant(np.float64(FLOOR)))
+    return graph.add("Mul", graph.add("Log", floored), graph.constant(np.float64(exponent)))
 
 
 def _shifted(graph: Graph, predictor: Shifted, X: str) -> str:
@@ -431,6 +445,7 @@ _CONVERTERS: dict[type, Callable[[Graph, Any, str], str]] = {
     Constant: _constant,
     FittedClassifier: _fitted_classifier,
     Networks: _networks,
+    Pooled: _pooled,
     SklearnModels: _sklearn_models,
     Shifted: _shifted,
     Tempered: _tempered,

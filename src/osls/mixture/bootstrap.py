@@ -36,12 +36,14 @@ def thin(positive: Sample, unlabeled: Sample) -> tuple[Sample, Sample, float]:
     size ratios. The factor that is returned last undoes only that one, so the interval is rather too wide
     than too narrow. Counts are not thinned: they have few entries already.
     """
-    rng = np.random.default_rng(0)
     if positive.square is not None or unlabeled.square is not None:
         return positive, unlabeled, 1.0
+    # Copies: later changes to the caller's arrays must not reach the interval.
+    if max(positive.n, unlabeled.n) <= _CAP:
+        return positive.copy(), unlabeled.copy(), 1.0
+    rng = np.random.default_rng(0)
     p_rows, u_rows = _some_rows(positive.n, rng), _some_rows(unlabeled.n, rng)
     shrink = float(np.sqrt(max(len(p_rows) / positive.n, len(u_rows) / unlabeled.n)))
-    # Indexing copies: later changes to the caller's arrays must not reach the interval.
     return positive.take(p_rows), unlabeled.take(u_rows), shrink
 
 

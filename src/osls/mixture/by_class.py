@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -85,12 +86,13 @@ def fit_by_class(
         )
     if len(y) != len(source):
         raise ValueError(f"y_source has {len(y)} entries for {len(source)} rows of proba_source.")
-    fits = []
+    # Cloned once: sklearn's clone takes longer than a fit to a few thousand rows.
+    template, fits = clone(mixture), []
     for j in range(source.shape[1]):
         mine = y == j
         members = source[mine, j]
         if len(members) == 0:
             raise ValueError(f"y_source has no example of class {j}; every column needs at least one.")
         own = None if weight is None else weight[mine]
-        fits.append(clone(mixture).fit(members, target[:, j], own))
+        fits.append(copy(template).fit(members, target[:, j], own))
     return fits

@@ -79,6 +79,15 @@ class Sample:
         """Share of the weight at or above a threshold."""
         return float(self.weights[self.scores >= threshold].sum() / self.weights.sum())
 
+    def copy(self) -> Sample:
+        """Return the same sample in arrays of its own."""
+        weight, square = self.weight, self.square
+        return Sample(
+            self.scores.copy(),
+            None if weight is None else weight.copy(),
+            None if square is None else square.copy(),
+        )
+
     def take(self, rows: AnyArray) -> Sample:
         """Return some of the entries, by number or by mask."""
         weight, square = self.weight, self.square

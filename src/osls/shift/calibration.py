@@ -20,6 +20,8 @@ from osls._core.saving import saveable
 Calibration = Literal["none", "temperature", "vector", "bcts"]
 
 FLOOR = 1e-3
+# Where two classifiers leave nothing wrong, any larger exponent would fit better.
+_MOST = 8.0
 # A class that no tree votes for has probability 0. With a lower floor such outliers would dominate the fit.
 _FLOOR_FOR_BIAS = 1e-6
 
@@ -39,6 +41,38 @@ def fit_temperature(proba: Floats, y: Ints, weight: Floats | None = None) -> flo
 def scale(proba: Floats, inverse_temperature: float) -> Floats:
     """Sharpen (> 1) or soften (< 1) probabilities."""
     return np.asarray(softmax(inverse_temperature * np.log(np.maximum(proba, FLOOR)), axis=1))
+
+
+def fit_pool(one: Floats, two: Floats, y: Ints, weight: Floats) -> tuple[float, float]:
+    """Exponents a, b >= 0 of least log loss for probabilities proportional to p^a q^b.
+
+    The temperatures of two classifiers at once, and how much each counts.
+    """
+    logs = [np.log(np.maximum(proba, FLOOR)) for proba in (one, two)]
+    rows, total = np.arange(len(y)), weight.sum()
+
+    def loss(exponents: Floats) -> tuple[float, Floats]:
+        log_p = log_softmax(exponents[0] * logs[0] + exponents[1] * logs[1], axis=1)
+        expected = [(np.exp(log_p) * log).sum(axis=1) - log[rows, y] for log in logs]
+        return -float(weight @ log_p[rows, y]) / total, np.array([weight @ e for e in expected]) / total
+
+    start, bounds = np.array([0.5, 0.5]), [(0.0, _MOST), (0.0, _MOST)]
+    found = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    return float(found[0]), float(found[1])
+
+
+def pool(one: Floats, two: Floats, exponents: tuple[float, float]) -> Floats:
+    """Return probabilities proportional to p^a q^b.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from osls.shift.calibration import pool
+    >>> pool(np.array([[0.5, 0.5]]), np.array([[0.8, 0.2]]), (1.0, 2.0)).round(3)  # 16 to 1
+    array([[0.941, 0.059]])
+    """
+    logs = [a * np.log(np.maximum(proba, FLOOR)) for proba, a in zip((one, two), exponents, strict=True)]
+    return np.asarray(softmax(logs[0] + logs[1], axis=1))
 
 
 @saveable

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-from osls._core.arrays import Floats, Ints, effective_size
+from osls._core.arrays import Floats, Ints
 from osls.mixture.bbe import bbe_by_class
 from osls.shift.programme import MixRange, mix_range
 
@@ -130,11 +130,17 @@ def _best_bins(
     bins = bbe_by_class(ratio_source, y_source, ratio_target, weight, delta=delta, gamma=gamma)
     inside = ratio_source >= bins.threshold
     weight = np.ones(len(y_source)) if weight is None else weight
-    members = [np.flatnonzero(y_source == j) for j in range(k)]
-    sizes = np.array([effective_size(weight[rows]) for rows in members])
-    shares = [np.average(inside[rows], axis=0, weights=weight[rows]) for rows in members]
+    order = np.argsort(y_source, kind="stable")
+    first = np.searchsorted(y_source[order], np.arange(k))
+
+    def by_class(values: Floats) -> Floats:
+        return np.add.reduceat(values[order], first, axis=0)
+
+    total = by_class(weight)
+    sizes = total**2 / by_class(weight**2)
+    shares = by_class(inside * weight[:, None]) / total[:, None]
     target_counts = (ratio_target >= bins.threshold).sum(axis=0)
-    return _Bins(bins.alpha, np.stack(shares, axis=1) * sizes, sizes, target_counts)
+    return _Bins(bins.alpha, shares.T * sizes, sizes, target_counts)
 
 
 def _rows(bounds: MixRange) -> Floats:

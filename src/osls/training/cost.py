@@ -37,7 +37,8 @@ _REPEATS = 3
 _REPLICATES, _LEVEL = 3, 0.95
 # Known against novel has two classes, and not all target rows.
 _ROUND = 0.6
-# Models beside a network are left out of the rounds if it has all the weight: about as often as not.
+# Models beside a network are left out of the joint model (but for one fold) and the rounds if it has all the
+# weight: about as often as not.
 _BESIDE = 0.5
 # A gradient step takes about three forward passes.
 _PASSES_A_STEP = 3
@@ -153,28 +154,31 @@ def _of_networks(learner: NetworkLearner, labels: Ints, shape: _Shape) -> Cost:
 
     # A training of one step has all that is set up once.
     step = max(steps(1 + _STEPS) - steps(1), 1e-6) / _STEPS
-    taken = 2 * schedule.steps + shape.rounds * schedule.continued().steps
+    trainings = 1 + (shape.plan.divisions if learner.divides else 1)
+    taken = trainings * schedule.steps + shape.rounds * schedule.continued().steps
     # Rows of the target are scored by the source classifiers of all folds, others by one network each.
-    scored = (2 + shape.rounds) * shape.rows / shape.n_folds + shape.m
+    scored = (trainings + shape.rounds) * shape.rows / shape.n_folds + shape.m
     seconds = step * (taken + scored / schedule.batch_size / _PASSES_A_STEP)
     encoded = 4 * shape.rows * int(np.prod(learner.rows.shape[1:]))
     return Cost(seconds, encoded)
 
 
-def _of_models(learner: SklearnLearner, labels: Ints, shape: _Shape, in_rounds: float) -> Cost:
+def _of_models(learner: SklearnLearner, labels: Ints, shape: _Shape, used: float) -> Cost:
     """Models of scikit-learn: from the time for the sample, by how it grows with the rows.
 
-    ``in_rounds`` is the part of the rounds that they are expected to take part in.
+    ``used`` is how often they are expected to take part in the joint model and the rounds.
     """
     source = np.flatnonzero(labels < shape.k)
     classes = _Model.measure(learner.estimator, learner.X[source], labels[source])
     domains = _Model.measure(learner.light, learner.X, labels)
     n, rows = shape.trained * shape.n, shape.trained * shape.rows
-    rounds = in_rounds * shape.rounds
-    fitted = classes.fitting(n) + (1 + _ROUND * rounds) * domains.fitting(rows)
+    # Of the joint model one fold is always fitted.
+    joint = used + (1 - used) / shape.n_folds
+    rounds = used * shape.rounds
+    fitted = classes.fitting(n) + (joint + _ROUND * rounds) * domains.fitting(rows)
     # Rows of the target are scored by the source classifiers of all folds, others by one model each.
     scored = classes.scoring * (shape.n + shape.n_folds * shape.m)
-    scored += domains.scoring * (1 + rounds) * shape.rows
+    scored += domains.scoring * (joint + rounds) * shape.rows
     # Those of the joint model are forgotten, those of a round replace those of the last.
     memory = shape.n_folds * (classes.size * n + domains.size * rows) + 4 * shape.rows * learner.X.shape[1]
     return Cost(shape.n_folds * fitted + scored, round(memory))

@@ -18,6 +18,7 @@ from osls.training.predictors import (
     Constant,
     Encoder,
     Networks,
+    Pooled,
     Predictor,
     SklearnModels,
     Tempered,
@@ -68,7 +69,7 @@ def _views(predictor: Any) -> list[View]:
     """What each family of models inside a predictor makes of rows, in as many columns as it takes."""
     if isinstance(predictor, Tempered):
         return _views(predictor.predictor)
-    if isinstance(predictor, Blended):
+    if isinstance(predictor, Blended | Pooled):
         # Also a family without weight: the leaves tell groups apart where hidden units have merged them.
         return [*_views(predictor.first), *_views(predictor.second)]
     if isinstance(predictor, Constant):

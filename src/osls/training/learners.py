@@ -34,12 +34,14 @@ from osls._core.arrays import AnyArray, Bools, Floats, Ints
 from osls._core.parts import Part, run_parts, worker_count
 from osls._core.progress import Advance, no_progress
 from osls._core.saving import kept_as, saveable
+from osls.shift.calibration import fit_pool, pool
 from osls.training.nets import SmallResNet, StackedMLP
 from osls.training.predictors import (
     Blended,
     Encoder,
     Networks,
     Offsets,
+    Pooled,
     Predictor,
     SklearnModels,
     encoder_for,
@@ -63,10 +65,12 @@ class FoldModels:
 class FoldTask:
     """What to cross-fit: the labels, weights and folds of the pooled rows.
 
-    ``start`` are models of the same learner and the same folds, which saw no row of their fold either: a
-    network goes on from their weights and needs fewer steps. ``ranked`` says that the scores are only
-    ranked, or averaged over many rows, so that a smaller forest will do. With ``keep=False`` only the scores
-    are wanted, and a model is forgotten when it has scored its fold.
+    ``again`` are other divisions of the rows into folds. What a network says of a row depends on its seed and
+    on the rows that it was trained on; the mean over several divisions depends less on both. Forests, which
+    are means already, gain nothing by it. ``start`` are models of the same learner and the same folds, which
+    saw no row of their fold either: a network goes on from their weights and needs fewer steps. ``ranked``
+    says that the scores are only ranked, or averaged over many rows, so that a smaller forest will do. With
+    ``keep=False`` only the scores are wanted, and a model is forgotten when it has scored its fold.
     """
 
     y: Ints
@@ -77,10 +81,18 @@ class FoldTask:
     start: Predictor | None = None
     ranked: bool = False
     keep: bool = True
+    again: tuple[Ints, ...] = ()
 
     @property
     def n_folds(self) -> int:
         return int(self.fold.max()) + 1
+
+    def divisions(self) -> list[FoldTask]:
+        """Return a task for each division into folds."""
+        tasks = [
+            replace(self, fold=fold, seed=self.seed + i) for i, fold in enumerate((self.fold, *self.again))
+        ]
+        return [replace(task, again=()) for task in tasks]
 
 
 class Learner(ABC):
@@ -100,6 +112,10 @@ class Learner(ABC):
         """Number of the parts."""
         return task.n_folds
 
+    def more_parts(self, task: FoldTask, results: Sequence[Any]) -> list[Part]:
+        """Return the parts that turn out to be needed when the results of the others are known."""
+        return []
+
     @abstractmethod
     def assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
         """Put the results of the parts together."""
@@ -115,12 +131,18 @@ def cross_fit_all(work: Sequence[tuple[Learner, FoldTask]]) -> list[FoldModels]:
     Their parts are tasks of joblib: one after the other in this process, or, inside
     ``joblib.parallel_config``, wherever its backend sends them (processes, a Dask or Ray cluster).
     """
-    parts = [learner.parts(task) for learner, task in work]
-    results = iter(run_parts([part for some in parts for part in some]))
+    results = _run_by_task([learner.parts(task) for learner, task in work])
+    each = list(zip(work, results, strict=True))
+    more = _run_by_task([learner.more_parts(task, own) for (learner, task), own in each])
     return [
-        learner.assemble(task, [next(results) for _ in some])
-        for (learner, task), some in zip(work, parts, strict=True)
+        learner.assemble(task, own + late) for ((learner, task), own), late in zip(each, more, strict=True)
     ]
+
+
+def _run_by_task(parts: Sequence[list[Part]]) -> list[list[Any]]:
+    """Carry out the parts of several tasks, all at once; return the results of each task."""
+    results = iter(run_parts([part for own in parts for part in own]))
+    return [[next(results) for _ in own] for own in parts]
 
 
 class NetworkLearner(Learner):
@@ -167,7 +189,15 @@ class NetworkLearner(Learner):
         return Networks(self.encoder, networks, members, self.device)
 
     def n_parts(self, task: FoldTask) -> int:
-        return len(self._stacks(task))
+        return len(self._stacks(task)) * len(self._divisions(task))
+
+    @property
+    def divides(self) -> bool:
+        """Whether ``again`` is heeded: not where networks are expensive, or watched."""
+        return self._factory is None and self.on_epoch is None
+
+    def _divisions(self, task: FoldTask) -> list[FoldTask]:
+        return task.divisions()[: None if self.divides else 1]
 
     def _stacks(self, task: FoldTask) -> list[list[int]]:
         """Which folds are trained as one stack: all of them here, some by each worker of a cluster.
@@ -179,7 +209,12 @@ class NetworkLearner(Learner):
         return [part.tolist() for part in np.array_split(np.arange(task.n_folds), workers)]
 
     def parts(self, task: FoldTask) -> list[Part]:
-        """Train the folds as one stack, or as one stack for each worker."""
+        """Train the folds as one stack, or as one stack for each worker; those of other divisions as well."""
+        divisions = self._divisions(task)
+        parts = [part for each in divisions for part in self._parts_of(each)]
+        return [part._replace(share=part.share / len(divisions)) for part in parts]
+
+    def _parts_of(self, task: FoldTask) -> list[Part]:
         # A network of the user's may have more than one layer that depends on the outputs.
         start = task.start if isinstance(task.start, Networks) and self._factory is None else None
         trained = int(np.sum((task.weight > 0) & (task.fold != 0)))
@@ -203,6 +238,12 @@ class NetworkLearner(Learner):
         return [part(folds) for folds in stacks]
 
     def assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
+        """Return the networks of the first division, and the mean scores over all."""
+        divisions, size = self._divisions(task), len(self._stacks(task))
+        found = [self._assemble(each, results[i * size :][:size]) for i, each in enumerate(divisions)]
+        return FoldModels(np.asarray(sum(each.scores for each in found) / len(found)), found[0].predictor)
+
+    def _assemble(self, task: FoldTask, results: Sequence[Any]) -> FoldModels:
         networks = (results[0] if len(results) == 1 else StackedMLP.joined(results)).to(self.device)
         predictor = self.predictor(networks, task.n_folds)
         scores = np.asarray(softmax(predictor.held_out_logits(self.rows, task.fold), axis=1))
@@ -415,10 +456,13 @@ class Fitted(Learner):
 
 
 class Blend(Learner):
-    """A weighted mean of two model families; the out-of-fold log loss chooses the weight.
+    """Two model families as one; the out-of-fold log loss says how much each counts.
 
     Networks and trees make different errors, and which suits a data set better is not known beforehand.
-    The loss on the held-out labels of the task (never the target's classes) decides.
+    The loss on the held-out labels of the task (never the target's classes) decides. Probabilities that are
+    the answer are pooled: a product of powers, because each family is sure of itself in its own degree.
+    Scores that are only ranked are a weighted mean, in which a family may have no weight at all; the second
+    one first has to show on one fold that it has some.
     """
 
     def __init__(self, first: Learner, second: Learner):
@@ -426,10 +470,29 @@ class Blend(Learner):
         self.second = second
 
     def parts(self, task: FoldTask) -> list[Part]:
-        return [part for learner, own in self._used(task) for part in learner.parts(own)]
+        used = self._used(task)
+        parts = [part for learner, own in used for part in learner.parts(own)]
+        # Each family reports half of a unit of progress; one that is alone reports all of it.
+        parts = [part._replace(share=part.share * 2 / len(used)) for part in parts]
+        return parts[: self.first.n_parts(task) + 1] if self._on_trial(task) else parts
 
     def n_parts(self, task: FoldTask) -> int:
         return sum(learner.n_parts(own) for learner, own in self._used(task))
+
+    def more_parts(self, task: FoldTask, results: Sequence[Any]) -> list[Part]:
+        """The second family's other folds, if its scores of the first one have a weight."""
+        if not self._on_trial(task):
+            return []
+        two = self.second.assemble(task, results[self.first.n_parts(task) :])
+        others = self.second.parts(task)[1:]
+        if self._share_of_first(task, results, two, task.fold == 0) < 1:
+            return others
+        for part in others:
+            part.advance(part.share)
+        return []
+
+    def _on_trial(self, task: FoldTask) -> bool:
+        return task.ranked and task.start is None and self.second.n_parts(task) > 1
 
     def _used(self, task: FoldTask) -> list[tuple[Learner, FoldTask]]:
         """The families to train: both, or the one that had all the weight in the models to start from."""
@@ -448,17 +511,32 @@ class Blend(Learner):
             return used[0][0].assemble(used[0][1], results)
         n_first = self.first.n_parts(task)
         one = self.first.assemble(task, results[:n_first])
+        if len(results) < self.n_parts(task):
+            # The second family had no weight on the fold that it was tried on.
+            return one
         two = self.second.assemble(task, results[n_first:])
-        y, weight = task.y, task.weight
-        known = np.flatnonzero((weight > 0) & (task.fold >= 0))
-        true_one, true_two = one.scores[known, y[known]], two.scores[known, y[known]]
+        if task.ranked:
+            share = self._share_of_first(task, results, two, task.fold >= 0)
+            mixed = share * one.scores + (1 - share) * two.scores
+            return FoldModels(mixed, Blended(one.predictor, two.predictor, share))
+        known = np.flatnonzero((task.weight > 0) & (task.fold >= 0))
+        exponents = fit_pool(one.scores[known], two.scores[known], task.y[known], task.weight[known])
+        pooled = pool(one.scores, two.scores, exponents)
+        return FoldModels(pooled, Pooled(one.predictor, two.predictor, exponents))
+
+    def _share_of_first(self, task: FoldTask, results: Sequence[Any], two: FoldModels, rows: Bools) -> float:
+        """The share of the first family in the mean of least log loss on the labels of some rows.
+
+        It is judged by one division into folds, as the rounds of CVIR have no other: a mean over several
+        would leave out a second family that they still need.
+        """
+        once = replace(task, again=())
+        one = self.first.assemble(once, results[: self.first.n_parts(once)])
+        known = np.flatnonzero(rows & (task.weight > 0))
+        true_one, true_two = one.scores[known, task.y[known]], two.scores[known, task.y[known]]
 
         def loss(share: float) -> float:
             mixed = share * true_one + (1 - share) * true_two
-            return -float(np.average(np.log(np.maximum(mixed, 1e-3)), weights=weight[known]))
+            return -float(np.average(np.log(np.maximum(mixed, 1e-3)), weights=task.weight[known]))
 
-        share = min((0.0, 0.25, 0.5, 0.75, 1.0), key=loss)
-        return FoldModels(
-            share * one.scores + (1 - share) * two.scores,
-            Blended(one.predictor, two.predictor, share),
-        )
+        return min((0.0, 0.25, 0.5, 0.75, 1.0), key=loss)

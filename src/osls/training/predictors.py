@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.saving import saveable
-from osls.shift.calibration import scale
+from osls.shift.calibration import pool, scale
 from osls.training.packed import FEW_ROWS, packed
 from osls.training.trainer import as_tensor, score_rows, scoring_chunk
 
@@ -308,6 +308,19 @@ class Blended:
         if self.share == 0:
             return self.second.predict_proba(X)
         return self.share * self.first.predict_proba(X) + (1 - self.share) * self.second.predict_proba(X)
+
+
+@saveable
+@dataclass(frozen=True)
+class Pooled:
+    """Two predictors as one: the product of powers of their probabilities."""
+
+    first: Predictor
+    second: Predictor
+    exponents: tuple[float, float]
+
+    def predict_proba(self, X: AnyArray) -> Floats:
+        return pool(self.first.predict_proba(X), self.second.predict_proba(X), self.exponents)
 
 
 @saveable

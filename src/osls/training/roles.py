@@ -61,6 +61,7 @@ class Roles:
             effort.folds_for(n_rows) if self.n_folds is None else self.n_folds,
             effort.rounds if self.rounds is None else self.rounds,
             effort.n_bootstrap if self.n_bootstrap is None else self.n_bootstrap,
+            effort.divisions_for(n_rows),
         )
 
     def both(self, pool: AnyArray, classes: AnyArray, advance: Advance) -> tuple[Learner, Learner]:
@@ -170,7 +171,13 @@ def class_work(
 
 
 def joint_task(
-    y: Ints, weight: Floats, n_target: int, n_folds: int, rng: np.random.Generator, copy_of: Ints | None
+    y: Ints,
+    weight: Floats,
+    n_target: int,
+    n_folds: int,
+    rng: np.random.Generator,
+    copy_of: Ints | None,
+    divisions: int = 1,
 ) -> FoldTask:
     """What the joint model learns: the source's classes against the target, all with equal weight."""
     k = int(y.max()) + 1
@@ -179,8 +186,11 @@ def joint_task(
     weight *= len(y) / (k + 1) / np.bincount(y, weight)[y]
     fold = assign_folds(y, n_folds, rng, copy_of)
     seed = int(rng.integers(2**31))
+    # Generators of their own: learners that have no use for other divisions give the same with or without.
+    generators = [np.random.default_rng([seed, i]) for i in range(1, divisions)]
+    again = tuple(assign_folds(y, n_folds, generator, copy_of) for generator in generators)
     # Its scores are all that is needed of it, but its networks may go on learning known against novel.
-    return FoldTask(y, weight, fold, k + 1, seed, ranked=True, keep=False)
+    return FoldTask(y, weight, fold, k + 1, seed, ranked=True, keep=False, again=again)
 
 
 def calibrated(
