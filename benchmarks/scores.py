@@ -24,7 +24,7 @@ from osls.shift.joint import joint_range
 from osls.shift.scores import HeldOutScores
 from osls.theory import bbe_interval
 from osls.training.learners import cross_fit_all
-from osls.training.roles import class_work, joint_task
+from osls.training.roles import calibrated_joint, class_work, joint_task
 from osls.training.sampling import assign_folds
 
 # Kinds that come in degrees, and how strong they are unless said otherwise.
@@ -62,7 +62,7 @@ class ScoresOnly(PULSE):
         domains = joint_task(task.y, task.row_weight, m, n_folds, task.rng, task.copy_of, plan.divisions)
         classes, joint = cross_fit_all([work, (learner, domains)])
         f_s = self._calibrated(classes, task, fold)
-        self.parts = {"y": task.y, "classes": f_s.scores, "joint": joint.scores}
+        self.parts = {"y": task.y, "classes": f_s.scores, "joint": calibrated_joint(joint, domains)}
         self.copies = task.copies
         return Adaptation(task.source_marginal, 0.0, np.zeros((m, task.k + 1)))
 

@@ -11,7 +11,7 @@ from osls.baselines import SourceOnly
 from osls.inference.expected_accuracy import expected_accuracy
 from osls.inference.prediction_sets import PredictionSets
 from osls.mixture import bbe_by_class
-from osls.shift.calibration import fit_pool, fit_temperature
+from osls.shift.calibration import fit_calibrator, fit_pool, fit_temperature
 from osls.shift.joint import joint_estimate
 from osls.shift.scores import HeldOutScores
 
@@ -82,6 +82,11 @@ class TestFormulas:
     def test_of_temperatures(self):
         weighted = fit_temperature(self.proba, self.y, self.weight)
         assert weighted == pytest.approx(fit_temperature(self.proba[self.repeated], self.y[self.repeated]))
+
+    def test_of_biases(self):
+        weighted = fit_calibrator(self.proba, self.y, "bcts", self.weight)
+        repeated = fit_calibrator(self.proba[self.repeated], self.y[self.repeated], "bcts")
+        np.testing.assert_allclose(weighted(self.proba), repeated(self.proba), atol=1e-4)
 
     def test_of_pools(self):
         other = self.proba[::-1]

@@ -16,7 +16,6 @@ from sklearn.exceptions import NotFittedError
 
 from osls.mixture import BBE
 from osls.shift import BBSE, MLLS, RLLS, fit_calibrator
-from osls.shift.calibration import scale
 from osls.shift.joint import joint_estimate
 from osls.shift.rlls import least_norms
 from osls.shift.scores import HeldOutScores
@@ -189,7 +188,7 @@ class TestCalibration:
     y = (honest.cumsum(axis=1) < rng.random((6000, 1))).sum(axis=1)
 
     def test_a_biased_overconfident_classifier_is_mended(self):
-        wrong = scale(self.honest, 2.0) * [3.0, 1.0, 0.5]
+        wrong = self.honest**2 * [3.0, 1.0, 0.5]
         wrong /= wrong.sum(axis=1, keepdims=True)
         error = {
             name: np.abs(fit_calibrator(wrong, self.y, name)(wrong) - self.honest).mean()
@@ -202,6 +201,21 @@ class TestCalibration:
         for name in ("bcts", "vector"):
             mean = fit_calibrator(self.honest**2, self.y, name)(self.honest**2).mean(axis=0)
             np.testing.assert_allclose(mean, np.bincount(self.y) / len(self.y), atol=1e-4)
+
+    def test_biases_cost_as_many_rows_as_the_penalty_says(self):
+        wrong = self.honest * [3.0, 1.0, 0.5]
+        wrong /= wrong.sum(axis=1, keepdims=True)
+
+        def size(rows, penalty):
+            found = fit_calibrator(wrong[:rows], self.y[:rows], "bcts", penalty=penalty)
+            return np.abs(found.bias).max()
+
+        assert size(6000, 10.0) == pytest.approx(size(6000, 0.0), rel=0.05)
+        assert size(60, 10.0) < 0.7 * size(60, 0.0)
+        free = fit_calibrator(wrong, self.y, "temperature")
+        fixed = fit_calibrator(wrong, self.y, "bcts", penalty=1e9)
+        np.testing.assert_allclose(fixed.bias, 0, atol=1e-4)
+        assert fixed.scale[0] == pytest.approx(free.scale[0], rel=0.02)
 
     def test_unknown_names_are_listed(self):
         with pytest.raises(ValueError, match="calibration must be one of none, temperature, vector, bcts"):

@@ -21,6 +21,7 @@ from osls.baselines.domain_discriminator import DomainRejection, rescale
 from osls.baselines.kpu import Heads
 from osls.baselines.open_set_em import KnownScore, Reweighted, confidence, open_set_em
 from osls.baselines.source_only import NeverNovel
+from osls.shift.calibration import Calibrator
 from osls.training.choose import as_fitted, choose_learner, choose_network, is_network
 from osls.training.effort import EFFORTS, Effort
 from osls.training.learners import (
@@ -34,13 +35,13 @@ from osls.training.learners import (
 from osls.training.packed import PackedForest, pack
 from osls.training.predictors import (
     Blended,
+    Calibrated,
     Constant,
     Encoder,
     Networks,
     Offsets,
     Pooled,
     SklearnModels,
-    Tempered,
 )
 from osls.training.trainer import Schedule, Trainer, seeded, undisturbed
 
@@ -317,11 +318,11 @@ class TestPredictors:
         mix = open_set_em(proba, known, np.array([0.4, 0.4, 0.2]))
         np.testing.assert_allclose(mix, [0.3, 0.1, 0.6], atol=1e-4)
 
-    def test_tempered_by_hand(self):
-        """Odds of 4 to 1 with an inverse temperature of 1/2 are 2 to 1."""
-        np.testing.assert_allclose(
-            Tempered(self.proba(0.8, 0.2), 0.5).predict_proba(self.X), [[2 / 3, 1 / 3]]
-        )
+    def test_calibrated_by_hand(self):
+        """Odds of 4 to 1 with an inverse temperature of 1/2 are 2 to 1; a bias of log 3 makes them 6 to 1."""
+        calibrator = Calibrator(np.array([0.5, 0.5]), np.log([3.0, 1.0]))
+        calibrated = Calibrated(self.proba(0.8, 0.2), calibrator)
+        np.testing.assert_allclose(calibrated.predict_proba(self.X), [[6 / 7, 1 / 7]])
 
     def test_blended_asks_only_whom_it_needs(self):
         class Refuses:

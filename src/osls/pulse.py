@@ -32,7 +32,14 @@ from osls.training.cost import Cost, estimate_cost
 from osls.training.effort import EFFORTS
 from osls.training.learners import FoldModels, Learner, NetworkLearner, cross_fit_all
 from osls.training.predictors import Constant
-from osls.training.roles import Roles, calibrated, class_work, joint_task, network_of
+from osls.training.roles import (
+    Roles,
+    calibrated,
+    calibrated_joint,
+    class_work,
+    joint_task,
+    network_of,
+)
 from osls.training.sampling import Split, assign_folds
 from osls.training.trainer import Device
 
@@ -378,16 +385,9 @@ class PULSE(Growing, Findings):
         classes = class_work(source_learner, task.y, task.row_weight, source_fold, task.k, task.rng)
         domains = joint_task(task.y, task.row_weight, m, n_folds, task.rng, task.copy_of, plan.divisions)
         f_s, joint = cross_fit_all([classes, (learner, domains)])
-        f_s = self._calibrated(f_s, task, source_fold)
-        scores = HeldOutScores(
-            task.y,
-            f_s.scores[:n],
-            f_s.scores[n:],
-            joint.scores[:n],
-            joint.scores[n:],
-            task.weight,
-            task.copies,
-        )
+        f_s, domain = self._calibrated(f_s, task, source_fold), calibrated_joint(joint, domains)
+        sides = f_s.scores[:n], f_s.scores[n:], domain[:n], domain[n:]
+        scores = HeldOutScores(task.y, *sides, task.weight, task.copies)
         marginal = self._known_marginal(scores, task)
         # Step 4: re-sample the source, as weights.
         problem = cvir.PUProblem(task.y, task.weights_for(marginal), m, task.copy_of)
@@ -421,8 +421,8 @@ class PULSE(Growing, Findings):
 
     def _calibrated(self, models: FoldModels, task: Task, fold: Ints) -> FoldModels:
         """Calibrate f_s on held-out rows, which the paper does not."""
-        temper = self.recipe != "paper"
-        return calibrated(models, task.y, task.row_weight, fold, task.history, temper=temper)
+        calibrate = self.recipe != "paper"
+        return calibrated(models, task.y, task.row_weight, fold, task.history, calibrate=calibrate)
 
     def _alternate(
         self,

@@ -36,6 +36,7 @@ from osls.training.nets import StackedMLP
 from osls.training.predictors import (
     CLIP,
     Blended,
+    Calibrated,
     Constant,
     Encoder,
     FittedClassifier,
@@ -45,7 +46,6 @@ from osls.training.predictors import (
     Predictor,
     Shifted,
     SklearnModels,
-    Tempered,
     Verbatim,
 )
 
@@ -210,10 +210,15 @@ def _same_for_all(graph: Graph, row: Floats, X: str) -> str:
     return graph.add("Expand", graph.constant(row[None].astype(np.float64)), shape)
 
 
-def _tempered(graph: Graph, predictor: Tempered, X: str) -> str:
-    return graph.add(
-        "Softmax", _log_power(graph, predictor.predictor, X, predictor.inverse_temperature), axis=1
-    )
+def _calibrated(graph: Graph, predictor: Calibrated, X: str) -> str:
+    calibrator = predictor.calibrator
+    proba = _predict(graph, predictor.predictor, X)
+    if calibrator.scale is None or calibrator.bias is None:
+        return proba
+    log = graph.add("Log", graph.add("Max", proba, graph.constant(np.float64(calibrator.floor))))
+    centred = graph.add("Sub", log, graph.add("ReduceMean", log, graph.constant(np.array([1])), keepdims=1))
+    scaled = graph.add("Mul", centred, graph.constant(calibrator.scale))
+    return graph.add("Softmax", graph.add("Add", scaled, graph.constant(calibrator.bias)), axis=1)
 
 
 def _pooled(graph: Graph, predictor: Pooled, X: str) -> str:
@@ -441,6 +446,7 @@ def _rounded_down(threshold: Floats) -> Floats:
 
 _CONVERTERS: dict[type, Callable[[Graph, Any, str], str]] = {
     Blended: _blended,
+    Calibrated: _calibrated,
     Combined: _combined,
     Constant: _constant,
     FittedClassifier: _fitted_classifier,
@@ -448,5 +454,4 @@ _CONVERTERS: dict[type, Callable[[Graph, Any, str], str]] = {
     Pooled: _pooled,
     SklearnModels: _sklearn_models,
     Shifted: _shifted,
-    Tempered: _tempered,
 }

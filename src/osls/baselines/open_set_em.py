@@ -14,8 +14,8 @@ from osls._core.parameters import AtLeast, Constraint, inherit_parameters
 from osls._core.saving import kept_as, saveable
 from osls.base import Adaptation, Task, combine
 from osls.baselines.source_only import SourceOnly
-from osls.shift.calibration import fit_temperature, scale
-from osls.training.predictors import Predictor, Tempered
+from osls.shift.calibration import fit_calibrator
+from osls.training.predictors import Calibrated, Predictor
 
 
 @kept_as("function")
@@ -121,11 +121,11 @@ class OpenSetEM(SourceOnly):
         learned = {"_predictor": Reweighted(classifier, everything_known, np.append(np.ones(task.k), 0.0))}
         return Adaptation(task.source_marginal, 0.0, np.zeros((0, task.k + 1)), learned=learned)
 
-    def _classify(self, task: Task) -> tuple[Tempered, Floats]:
+    def _classify(self, task: Task) -> tuple[Calibrated, Floats]:
         """Train the source classifier, calibrate it, and return its out-of-fold probabilities as well."""
         models = self._train(task, least_folds=2)
-        beta = fit_temperature(models.scores, task.y)
-        return Tempered(models.predictor, beta), scale(models.scores, beta)
+        calibrator = fit_calibrator(models.scores, task.y, "temperature")
+        return Calibrated(models.predictor, calibrator), calibrator(models.scores)
 
 
 @saveable

@@ -47,7 +47,7 @@ _QUANTILES = np.array(
 )
 
 
-def known_factor(accuracy: float, rows: float) -> float:
+def known_factor(accuracy: float, rows: float, hidden: float = _HIDDEN) -> float:
     """Factor by which an estimated share of known rows is too large on average: at most one.
 
     Parameters
@@ -56,6 +56,8 @@ def known_factor(accuracy: float, rows: float) -> float:
         Accuracy of the source classifier on held-out rows.
     rows : float
         Rows of the smaller side (effective rows of the re-weighted source).
+    hidden : float
+        Known rows overcounted, per unit of the error rate, with few rows.
 
     Examples
     --------
@@ -63,7 +65,7 @@ def known_factor(accuracy: float, rows: float) -> float:
     >>> [round(known_factor(accuracy, rows), 4) for accuracy, rows in ((1.0, 300), (0.8, 300), (0.8, 3000))]
     [1.0, 0.91, 0.991]
     """
-    return 1 - _HIDDEN * (1 - accuracy) * min(1.0, _FEW_ROWS / rows)
+    return 1 - hidden * (1 - accuracy) * min(1.0, _FEW_ROWS / rows)
 
 
 def calibrated_interval(

@@ -14,13 +14,13 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax, softmax
 
-from osls._core.arrays import Floats, Ints
+from osls._core.arrays import Floats, Ints, effective_size
 from osls._core.saving import saveable
 
 Calibration = Literal["none", "temperature", "vector", "bcts"]
 
 FLOOR = 1e-3
-# Where two classifiers leave nothing wrong, any larger exponent would fit better.
+# Where nothing is wrong, any larger exponent would fit better.
 _MOST = 8.0
 # A class that no tree votes for has probability 0. With a lower floor such outliers would dominate the fit.
 _FLOOR_FOR_BIAS = 1e-6
@@ -36,11 +36,6 @@ def fit_temperature(proba: Floats, y: Ints, weight: Floats | None = None) -> flo
         return -float(np.average(likelihood, weights=weight))
 
     return float(np.exp(minimize_scalar(loss, bounds=(-2.0, 2.0), method="bounded").x))
-
-
-def scale(proba: Floats, inverse_temperature: float) -> Floats:
-    """Sharpen (> 1) or soften (< 1) probabilities."""
-    return np.asarray(softmax(inverse_temperature * np.log(np.maximum(proba, FLOOR)), axis=1))
 
 
 def fit_pool(one: Floats, two: Floats, y: Ints, weight: Floats) -> tuple[float, float]:
@@ -91,7 +86,15 @@ class Calibrator:
         return np.asarray(softmax(self.scale * _centred_log(proba, self.floor) + self.bias, axis=1))
 
 
-def fit_calibrator(proba: Floats, y: Ints, method: Calibration) -> Calibrator:
+def fit_calibrator(
+    proba: Floats,
+    y: Ints,
+    method: Calibration,
+    weight: Floats | None = None,
+    *,
+    penalty: float = 0.0,
+    floor: float = _FLOOR_FOR_BIAS,
+) -> Calibrator:
     """Fit a calibration map on held-out rows.
 
     Parameters
@@ -102,6 +105,13 @@ def fit_calibrator(proba: Floats, y: Ints, method: Calibration) -> Calibrator:
         Their class indices 0..k-1.
     method : {"none", "temperature", "vector", "bcts"}
         The map.
+    weight : array of shape (n,), optional
+        How much each row counts.
+    penalty : float, default=0.0
+        How much the squares of the biases cost, in rows: with few rows a class the biases would otherwise be
+        as uncertain as the counts of its mistakes. With 0 the mean probabilities are the class shares.
+    floor : float, default=1e-6
+        Smaller probabilities count as this one where there are biases.
 
     References
     ----------
@@ -123,27 +133,33 @@ def fit_calibrator(proba: Floats, y: Ints, method: Calibration) -> Calibrator:
     if method == "none":
         return Calibrator()
     if method == "temperature":
-        return Calibrator(np.full(k, fit_temperature(proba, y)), np.zeros(k), FLOOR)
-    return _fit_with_bias(proba, y, n_scales=k if method == "vector" else 1)
+        return Calibrator(np.full(k, fit_temperature(proba, y, weight)), np.zeros(k), FLOOR)
+    weight = np.ones(len(y)) if weight is None else weight
+    return _fit_with_bias(proba, y, weight, k if method == "vector" else 1, penalty, floor)
 
 
-def _fit_with_bias(proba: Floats, y: Ints, n_scales: int) -> Calibrator:
-    logits = _centred_log(proba, _FLOOR_FOR_BIAS)
-    n, k = logits.shape
-    truth = np.eye(k)[y]
+def _fit_with_bias(
+    proba: Floats, y: Ints, weight: Floats, n_scales: int, penalty: float, floor: float
+) -> Calibrator:
+    logits = _centred_log(proba, floor)
+    k = logits.shape[1]
+    share = (weight / weight.sum())[:, None]
+    truth = np.eye(k)[y] * share
+    cost = penalty / effective_size(weight)
 
     def loss(theta: Floats) -> tuple[float, Floats]:
-        log_p = log_softmax(theta[:n_scales] * logits + theta[n_scales:], axis=1)
-        wrong = (np.exp(log_p) - truth) / n
+        bias = theta[n_scales:]
+        log_p = log_softmax(theta[:n_scales] * logits + bias, axis=1)
+        wrong = np.exp(log_p) * share - truth
         by_scale = (wrong * logits).sum(axis=0)
-        return -float((log_p * truth).sum() / n), np.append(
-            by_scale if n_scales == k else by_scale.sum(), wrong.sum(axis=0)
+        return cost * float(bias @ bias) / 2 - float((log_p * truth).sum()), np.append(
+            by_scale if n_scales == k else by_scale.sum(), wrong.sum(axis=0) + cost * bias
         )
 
-    bounds = [(0.0, None)] * n_scales + [(None, None)] * k
+    bounds = [(0.0, _MOST)] * n_scales + [(None, None)] * k
     start = np.repeat([1.0, 0.0], [n_scales, k])
     theta = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-12}).x
-    return Calibrator(np.broadcast_to(theta[:n_scales], k).copy(), theta[n_scales:])
+    return Calibrator(np.broadcast_to(theta[:n_scales], k).copy(), theta[n_scales:], floor)
 
 
 def _centred_log(proba: Floats, floor: float) -> Floats:

@@ -15,13 +15,13 @@ from osls._core.arrays import AnyArray, Floats
 from osls.training.nets import StackedMLP
 from osls.training.predictors import (
     Blended,
+    Calibrated,
     Constant,
     Encoder,
     Networks,
     Pooled,
     Predictor,
     SklearnModels,
-    Tempered,
     filled,
 )
 from osls.training.trainer import as_tensor, score_rows
@@ -67,7 +67,7 @@ def column_space(X: AnyArray, *, components: int = 20, scaled: bool = True) -> F
 
 def _views(predictor: Any) -> list[View]:
     """What each family of models inside a predictor makes of rows, in as many columns as it takes."""
-    if isinstance(predictor, Tempered):
+    if isinstance(predictor, Calibrated):
         return _views(predictor.predictor)
     if isinstance(predictor, Blended | Pooled):
         # Also a family without weight: the leaves tell groups apart where hidden units have merged them.

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.saving import saveable
-from osls.shift.calibration import pool, scale
+from osls.shift.calibration import Calibrator, pool
 from osls.training.packed import FEW_ROWS, packed
 from osls.training.trainer import as_tensor, score_rows, scoring_chunk
 
@@ -338,14 +338,14 @@ class FittedClassifier:
 
 @saveable
 @dataclass(frozen=True)
-class Tempered:
-    """A classifier with its probabilities sharpened or softened."""
+class Calibrated:
+    """A classifier with its probabilities calibrated."""
 
     predictor: Predictor
-    inverse_temperature: float
+    calibrator: Calibrator
 
     def predict_proba(self, X: AnyArray) -> Floats:
-        return scale(self.predictor.predict_proba(X), self.inverse_temperature)
+        return self.calibrator(self.predictor.predict_proba(X))
 
 
 @saveable

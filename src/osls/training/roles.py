@@ -14,14 +14,18 @@ from torch import nn
 
 from osls._core.arrays import AnyArray, Floats, Ints
 from osls._core.progress import Advance, History
-from osls.shift.calibration import fit_temperature, scale
+from osls.shift.calibration import FLOOR, Calibration, Calibrator, fit_calibrator
 from osls.training.choose import LearnerSpec, as_fitted, choose_learner, choose_network, is_network
 from osls.training.effort import EFFORTS, Plan
 from osls.training.learners import Fitted, FoldModels, FoldTask, Learner, NetworkLearner
-from osls.training.predictors import Constant, Networks, Predictor, Tempered
+from osls.training.predictors import Calibrated, Constant, Networks, Predictor
 from osls.training.sampling import assign_folds
 
-__all__ = ["Roles", "calibrated", "class_work", "joint_task", "network_of"]
+__all__ = ["Roles", "calibrated", "calibrated_joint", "class_work", "joint_task", "network_of"]
+
+# What the biases of a calibration cost, in rows, and how many rows it looks at.
+_BIAS_PENALTY = 1.0
+_CALIBRATED_ON = 50_000
 
 
 @dataclass(frozen=True)
@@ -194,20 +198,42 @@ def joint_task(
 
 
 def calibrated(
-    models: FoldModels, y: Ints, weight: Floats, fold: Ints, history: History, *, temper: bool
+    models: FoldModels, y: Ints, weight: Floats, fold: Ints, history: History, *, calibrate: bool
 ) -> FoldModels:
-    """Note the accuracy of the source classifier on held-out rows, and with ``temper`` calibrate it there."""
+    """Note the accuracy of the source classifier on held-out rows, and with ``calibrate`` calibrate it there.
+
+    A bias for each class, and not a temperature alone: with another mix of classes a class whose probability
+    is too small on average is told too rarely, and its share is estimated too small.
+    """
     if models.scores.shape[1] == 1:
         return models
     out = np.flatnonzero(fold[: len(y)] >= 0)
-    beta = fit_temperature(models.scores[out], y[out], weight[out]) if temper else 1.0
-    scores = scale(models.scores, beta)
+    calibrator = _calibrator(models.scores[out], y[out], weight[out], "bcts") if calibrate else Calibrator()
+    scores = calibrator(models.scores)
     accuracy = float(np.average(scores[out].argmax(axis=1) == y[out], weights=weight[out]))
-    history.append({"step": "source classifier", "accuracy": accuracy, "temperature": 1 / beta})
-    return FoldModels(scores, Tempered(models.predictor, beta))
+    temperature = 1.0 if calibrator.scale is None else 1 / max(float(calibrator.scale[0]), 1e-12)
+    history.append({"step": "source classifier", "accuracy": accuracy, "temperature": temperature})
+    return FoldModels(scores, Calibrated(models.predictor, calibrator))
+
+
+def calibrated_joint(models: FoldModels, task: FoldTask) -> Floats:
+    """Return the out-of-fold scores of the joint model with a scale and a bias for each class.
+
+    Its classes are compared with each other: a domain score is a sum over them, and bins of different classes
+    are solved together, so that none may be surer of itself than another.
+    """
+    return _calibrator(models.scores, task.y, task.weight, "vector")(models.scores)
+
+
+def _calibrator(scores: Floats, y: Ints, weight: Floats, method: Calibration) -> Calibrator:
+    rows = np.flatnonzero(weight > 0)
+    if len(rows) > _CALIBRATED_ON:
+        rows = np.random.default_rng(0).permutation(rows)[:_CALIBRATED_ON]
+    chosen = scores[rows], y[rows], method, weight[rows]
+    return fit_calibrator(*chosen, penalty=_BIAS_PENALTY, floor=FLOOR)
 
 
 def network_of(classifier: Predictor) -> nn.Module:
     """Return the source classifier's network, to train further; a constant one (k = 1) has no network."""
-    inner = classifier.predictor if isinstance(classifier, Tempered) else classifier
+    inner = classifier.predictor if isinstance(classifier, Calibrated) else classifier
     return inner.networks if isinstance(inner, Networks) else nn.Identity()
