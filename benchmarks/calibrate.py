@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.optimize import minimize
 
 from osls._core.arrays import with_novel
@@ -63,6 +64,10 @@ def describe(problem: ScoredProblem, model: str, replicates: int) -> Row:
         scores.rows(marginal),
         problem.realised,
     )
+
+
+def described(number: int, model: str, cache: Path, replicates: int) -> Row:
+    return describe(scored(number, model, cache), model, replicates)
 
 
 def corrected(row: Row, hidden: float) -> np.ndarray:
@@ -152,15 +157,17 @@ def main() -> None:
     )
     parser.add_argument("--models", nargs="+", default=["trees", "auto"])
     parser.add_argument("--replicates", type=int, default=100)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--cache", type=Path, nargs="+", default=[Path(".scores")])
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
     for cache, model in itertools.product(args.cache, args.models):
         stems = (path.stem for path in (cache / model).glob("*.npz"))
-        for number in sorted(int(stem) for stem in stems if stem.isdigit()):
-            if NAMES[number % len(NAMES)] not in FINAL:
-                rows.append(describe(scored(number, model, cache), model, args.replicates))
+        numbers = sorted(int(stem) for stem in stems if stem.isdigit())
+        tuning = [number for number in numbers if NAMES[number % len(NAMES)] not in FINAL]
+        work = (delayed(described)(number, model, cache, args.replicates) for number in tuning)
+        rows += Parallel(args.jobs)(work)
     print(f"{len(rows)} problems, {len({row.data for row in rows})} data sets")
     hidden, error, left_out = least_error(rows)
     print(f"_HIDDEN = {hidden:g}  # mean error {error:.4f}, of sets left out {left_out:.4f}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from osls.inference.mix import MixFromScores
 from plotting import new_figure, save
@@ -102,6 +103,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["trees", "auto"])
     parser.add_argument("--tuning", action="store_true", help="the data sets that things were tuned on")
     parser.add_argument("--replicates", type=int, default=100)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--most", type=int, help="at most so many problems a model")
     parser.add_argument("--cache", type=Path, default=Path(".scores"))
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -111,10 +113,11 @@ def main() -> None:
         stems = (path.stem for path in (args.cache / model).glob("*.npz"))
         numbers = sorted(int(stem) for stem in stems if stem.isdigit())
         chosen = [i for i in numbers if (NAMES[i % len(NAMES)] in FINAL) != args.tuning][: args.most]
+        work = (delayed(judge)(number, model, args.cache, args.replicates) for number in chosen)
         rows = []
-        for number in chosen:
-            rows.append(judge(number, model, args.cache, args.replicates))
-            print(json.dumps({"models": model, **rows[-1]}), flush=True)
+        for row in Parallel(args.jobs, return_as="generator")(work):
+            rows.append(row)
+            print(json.dumps({"models": model, **row}), flush=True)
         table += tabulate(rows, model)
     args.out.write_text(json.dumps(table, indent=1) + "\n")
     draw_picture(table, args.out.with_suffix(".svg"))

@@ -198,9 +198,16 @@ class TestCalibration:
         assert max(error["bcts"], error["vector"]) < 0.02 < error["temperature"]
 
     def test_bias_makes_mean_predictions_the_class_shares(self):
-        for name in ("bcts", "vector"):
+        for name in ("bcts", "vector", "bias"):
             mean = fit_calibrator(self.honest**2, self.y, name)(self.honest**2).mean(axis=0)
             np.testing.assert_allclose(mean, np.bincount(self.y) / len(self.y), atol=1e-4)
+
+    def test_biases_alone_keep_the_order_of_the_odds(self):
+        calibrated = fit_calibrator(self.honest * [3.0, 1.0, 0.5], self.y, "bias", floor=1e-12)(self.honest)
+        ratio = (calibrated[:, 0] / calibrated[:, 1]) / (self.honest[:, 0] / self.honest[:, 1])
+        # The odds of the first two classes change by one factor, a third.
+        np.testing.assert_allclose(ratio, 1 / 3, rtol=0.1)
+        assert np.ptp(ratio) < 1e-9
 
     def test_biases_cost_as_many_rows_as_the_penalty_says(self):
         wrong = self.honest * [3.0, 1.0, 0.5]
@@ -218,7 +225,7 @@ class TestCalibration:
         assert fixed.scale[0] == pytest.approx(free.scale[0], rel=0.02)
 
     def test_unknown_names_are_listed(self):
-        with pytest.raises(ValueError, match="calibration must be one of none, temperature, vector, bcts"):
+        with pytest.raises(ValueError, match="must be one of none, temperature, vector, bcts, bias"):
             MLLS(calibration="platt").fit([[0.5, 0.5]] * 2, [0, 1], [[0.5, 0.5]])
 
 

@@ -25,7 +25,7 @@ class BBSE(LabelShiftEstimator):
     ----------
     soft : bool, default=False
         Count mean probabilities rather than predicted classes.
-    calibration : {"none", "temperature", "vector", "bcts"}, default="none"
+    calibration : {"none", "temperature", "vector", "bcts", "bias"}, default="none"
         How the probabilities are first calibrated, on the source rows. It affects the soft form and
         :meth:`correct`.
 

@@ -1,8 +1,9 @@
 r"""Calibration of a classifier's probabilities on held-out rows.
 
 All maps are of the form :math:`\tilde p \propto \exp(s \odot \log p + b)` and minimise the log loss:
-*temperature* has one scale for all classes and no bias, *bias-corrected temperature* (BCTS) has one scale and
-a bias per class, *vector scaling* has a scale and a bias per class.
+*temperature* has one scale for all classes and no bias, *bias* has a bias per class and no scale,
+*bias-corrected temperature* (BCTS) has one scale and a bias per class, *vector scaling* has a scale and a
+bias per class.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from scipy.special import log_softmax, softmax
 from osls._core.arrays import Floats, Ints, effective_size
 from osls._core.saving import saveable
 
-Calibration = Literal["none", "temperature", "vector", "bcts"]
+Calibration = Literal["none", "temperature", "vector", "bcts", "bias"]
 
 FLOOR = 1e-3
 # Where nothing is wrong, any larger exponent would fit better.
@@ -103,7 +104,7 @@ def fit_calibrator(
         Probabilities of rows that the classifier was not trained on.
     y : array of shape (n,)
         Their class indices 0..k-1.
-    method : {"none", "temperature", "vector", "bcts"}
+    method : {"none", "temperature", "vector", "bcts", "bias"}
         The map.
     weight : array of shape (n,), optional
         How much each row counts.
@@ -135,7 +136,8 @@ def fit_calibrator(
     if method == "temperature":
         return Calibrator(np.full(k, fit_temperature(proba, y, weight)), np.zeros(k), FLOOR)
     weight = np.ones(len(y)) if weight is None else weight
-    return _fit_with_bias(proba, y, weight, k if method == "vector" else 1, penalty, floor)
+    n_scales = {"bias": 0, "bcts": 1, "vector": k}[method]
+    return _fit_with_bias(proba, y, weight, n_scales, penalty, floor)
 
 
 def _fit_with_bias(
@@ -147,19 +149,24 @@ def _fit_with_bias(
     truth = np.eye(k)[y] * share
     cost = penalty / effective_size(weight)
 
-    def loss(theta: Floats) -> tuple[float, Floats]:
-        bias = theta[n_scales:]
-        log_p = log_softmax(theta[:n_scales] * logits + bias, axis=1)
+    def parts_of(theta: Floats) -> tuple[Floats, Floats]:
+        scale = theta[:n_scales] if n_scales else np.ones(1)
+        return np.broadcast_to(scale, k), theta[n_scales:]
+
+    def loss_of(theta: Floats) -> tuple[float, Floats]:
+        scale, bias = parts_of(theta)
+        log_p = log_softmax(scale * logits + bias, axis=1)
         wrong = np.exp(log_p) * share - truth
         by_scale = (wrong * logits).sum(axis=0)
-        return cost * float(bias @ bias) / 2 - float((log_p * truth).sum()), np.append(
-            by_scale if n_scales == k else by_scale.sum(), wrong.sum(axis=0) + cost * bias
-        )
+        gradient = by_scale if n_scales == k else by_scale.sum(keepdims=True)[:n_scales]
+        loss = cost * float(bias @ bias) / 2 - float((log_p * truth).sum())
+        return loss, np.append(gradient, wrong.sum(axis=0) + cost * bias)
 
     bounds = [(0.0, _MOST)] * n_scales + [(None, None)] * k
     start = np.repeat([1.0, 0.0], [n_scales, k])
-    theta = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-12}).x
-    return Calibrator(np.broadcast_to(theta[:n_scales], k).copy(), theta[n_scales:], floor)
+    theta = minimize(loss_of, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-12}).x
+    scale, bias = parts_of(theta)
+    return Calibrator(scale.copy(), bias, floor)
 
 
 def _centred_log(proba: Floats, floor: float) -> Floats:

@@ -26,7 +26,7 @@ class MLLS(LabelShiftEstimator):
 
     Parameters
     ----------
-    calibration : {"none", "temperature", "vector", "bcts"}, default="bcts"
+    calibration : {"none", "temperature", "vector", "bcts", "bias"}, default="bcts"
         How the probabilities are first calibrated, on the source rows. The likelihood assumes calibration.
     source_prior : {"predicted", "labels"}, default="predicted"
         p_s in the formula: the mean of the (calibrated) source probabilities, with which an unshifted target

@@ -32,7 +32,7 @@ class RLLS(LabelShiftEstimator):
         :math:`\kappa`, the factor on the theoretical penalty; 0.01 is the authors' choice.
     delta : float, default=0.05
         Level of the penalty's bound.
-    calibration : {"none", "temperature", "vector", "bcts"}, default="none"
+    calibration : {"none", "temperature", "vector", "bcts", "bias"}, default="none"
         How the probabilities are first calibrated, on the source rows.
 
     Attributes

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
@@ -164,6 +165,7 @@ class NetworkLearner(Learner):
         self.schedule = schedule
         self.device = device
         self._factory = factory
+        self._sparse = sparse.issparse(X)
         self._dropout = dropout
         self._width = width
         self.advance = advance
@@ -194,7 +196,7 @@ class NetworkLearner(Learner):
     @property
     def divides(self) -> bool:
         """Whether ``again`` is heeded: not where networks are expensive, or watched."""
-        return self._factory is None and self.on_epoch is None
+        return self._factory is None and self.on_epoch is None and not self._sparse
 
     def _divisions(self, task: FoldTask) -> list[FoldTask]:
         return task.divisions()[: None if self.divides else 1]

@@ -26,6 +26,8 @@ __all__ = ["Roles", "calibrated", "calibrated_joint", "class_work", "joint_task"
 # What the biases of a calibration cost, in rows, and how many rows it looks at.
 _BIAS_PENALTY = 1.0
 _CALIBRATED_ON = 50_000
+# Scores below it would count as equal.
+_LEAST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,8 @@ def calibrated(
     if models.scores.shape[1] == 1:
         return models
     out = np.flatnonzero(fold[: len(y)] >= 0)
-    calibrator = _calibrator(models.scores[out], y[out], weight[out], "bcts") if calibrate else Calibrator()
+    known = models.scores[out], y[out], weight[out]
+    calibrator = _calibrator(*known, "bcts", floor=FLOOR) if calibrate else Calibrator()
     scores = calibrator(models.scores)
     accuracy = float(np.average(scores[out].argmax(axis=1) == y[out], weights=weight[out]))
     temperature = 1.0 if calibrator.scale is None else 1 / max(float(calibrator.scale[0]), 1e-12)
@@ -217,20 +220,20 @@ def calibrated(
 
 
 def calibrated_joint(models: FoldModels, task: FoldTask) -> Floats:
-    """Return the out-of-fold scores of the joint model with a scale and a bias for each class.
+    """Return the out-of-fold scores of the joint model with a bias for each class.
 
-    Its classes are compared with each other: a domain score is a sum over them, and bins of different classes
-    are solved together, so that none may be surer of itself than another.
+    A domain score is a sum over the classes, so that none may have too much or too little probability beside
+    the others. Without a scale the rows of a class keep their order, and with it its purest bin.
     """
-    return _calibrator(models.scores, task.y, task.weight, "vector")(models.scores)
+    return _calibrator(models.scores, task.y, task.weight, "bias", floor=_LEAST)(models.scores)
 
 
-def _calibrator(scores: Floats, y: Ints, weight: Floats, method: Calibration) -> Calibrator:
+def _calibrator(scores: Floats, y: Ints, weight: Floats, method: Calibration, floor: float) -> Calibrator:
     rows = np.flatnonzero(weight > 0)
     if len(rows) > _CALIBRATED_ON:
         rows = np.random.default_rng(0).permutation(rows)[:_CALIBRATED_ON]
     chosen = scores[rows], y[rows], method, weight[rows]
-    return fit_calibrator(*chosen, penalty=_BIAS_PENALTY, floor=FLOOR)
+    return fit_calibrator(*chosen, penalty=_BIAS_PENALTY, floor=floor)
 
 
 def network_of(classifier: Predictor) -> nn.Module:
