@@ -2,7 +2,7 @@
 
 The bootstrap knows sampling noise. It does not know that the purest bin is not quite pure, that classes which
 are hard to tell from each other also hide novel rows, or that another seed gives other folds. All of this was
-measured once, on 372 random problems over sixteen data sets (benchmarks/calibrate.py; eight further data sets
+measured once, on 976 random problems over sixteen data sets (benchmarks/calibrate.py; eight further data sets
 were only looked at for the final table): how large errors are for a given bootstrap spread and accuracy, and
 the quantiles of the errors so standardised. The numbers below are those, and nothing else.
 """
@@ -15,34 +15,35 @@ from osls._core.arrays import Floats
 
 # Known rows overcounted, per unit of the source classifier's error rate, with at most _FEW_ROWS rows; with
 # more rows smaller and purer bins can be used, and the effect shrinks in proportion.
-_HIDDEN = 0.3
+_HIDDEN = 0.45
 _FEW_ROWS = 300
 # Logarithm of the scale of errors: constant, per log(bootstrap spread + floor), per error rate of the
-# classifier, for the novel share also per log(thousands of rows).
-_NOVEL_SCALE, _NOVEL_FLOOR = (-0.6880, 1.0477, 3.3175, -0.2298), 0.01
-_KNOWN_SCALE, _KNOWN_FLOOR = (-0.1098, 1.2672, 3.6438), 0.005
+# classifier, for the novel share also per log(thousands of rows). That of the known classes is 1.15 times what it
+# is on average, so that the worst of the sixteen data sets, left out, is covered in .92.
+_NOVEL_SCALE, _NOVEL_FLOOR = (-1.2147, 0.8649, 3.4481, -0.2656), 0.01
+_KNOWN_SCALE, _KNOWN_FLOOR = (0.1737, 1.2929, 3.5019), 0.005
 # Quantiles of (truth - estimate) / scale, every data set with the same weight: probability, novel, known.
 _QUANTILES = np.array(
     [
-        (0.005, -3.113, -5.308),
-        (0.01, -2.907, -4.316),
-        (0.025, -2.490, -2.924),
-        (0.05, -2.192, -2.157),
-        (0.1, -1.716, -1.408),
-        (0.15, -1.206, -0.987),
-        (0.2, -0.988, -0.714),
-        (0.3, -0.587, -0.351),
-        (0.4, -0.309, -0.062),
-        (0.5, 0.015, 0.142),
-        (0.6, 0.338, 0.374),
-        (0.7, 0.578, 0.645),
-        (0.8, 1.065, 1.036),
-        (0.85, 1.335, 1.307),
-        (0.9, 1.674, 1.693),
-        (0.95, 2.188, 2.317),
-        (0.975, 2.513, 3.133),
-        (0.99, 3.060, 4.415),
-        (0.995, 3.394, 5.328),
+        (0.005, -3.541, -4.838),
+        (0.01, -3.262, -4.080),
+        (0.025, -2.651, -2.817),
+        (0.05, -2.234, -2.033),
+        (0.1, -1.756, -1.324),
+        (0.15, -1.372, -0.937),
+        (0.2, -1.104, -0.637),
+        (0.3, -0.741, -0.254),
+        (0.4, -0.438, -0.003),
+        (0.5, -0.122, 0.196),
+        (0.6, 0.194, 0.443),
+        (0.7, 0.467, 0.718),
+        (0.8, 0.841, 1.074),
+        (0.85, 1.127, 1.341),
+        (0.9, 1.459, 1.690),
+        (0.95, 2.127, 2.284),
+        (0.975, 2.724, 2.987),
+        (0.99, 3.302, 4.338),
+        (0.995, 3.643, 5.313),
     ]
 )
 
@@ -63,7 +64,7 @@ def known_factor(accuracy: float, rows: float, hidden: float = _HIDDEN) -> float
     --------
     >>> from osls.inference.calibrated import known_factor
     >>> [round(known_factor(accuracy, rows), 4) for accuracy, rows in ((1.0, 300), (0.8, 300), (0.8, 3000))]
-    [1.0, 0.94, 0.994]
+    [1.0, 0.91, 0.991]
     """
     return 1 - hidden * (1 - accuracy) * min(1.0, _FEW_ROWS / rows)
 
@@ -87,8 +88,8 @@ def calibrated_interval(
     >>> import numpy as np
     >>> from osls.inference.calibrated import calibrated_interval
     >>> calibrated_interval(np.array([0.8, 0.2]), np.array([0.02, 0.02]), 0.95, 1000, 0.95).round(3)
-    array([[0.771, 0.831],
-           [0.163, 0.238]])
+    array([[0.766, 0.836],
+           [0.155, 0.246]])
     """
     known = _ends(_KNOWN_SCALE, _QUANTILES[:, 2], level, np.log(spread[:-1] + _KNOWN_FLOOR), 1 - accuracy)
     about = np.log(spread[-1:] + _NOVEL_FLOOR), 1 - accuracy, np.log(rows / 1000)
