@@ -18,8 +18,8 @@ from osls._core.arrays import Floats
 _HIDDEN = 0.45
 _FEW_ROWS = 300
 # Logarithm of the scale of errors: constant, per log(bootstrap spread + floor), per error rate of the
-# classifier, for the novel share also per log(thousands of rows). That of the known classes is 1.15 times what it
-# is on average, so that the worst of the sixteen data sets, left out, is covered in .92.
+# classifier, for the novel share also per log(thousands of rows). That of the known classes is 1.15 times
+# what it is on average, so that the worst of the sixteen data sets, left out, is covered in .92.
 _NOVEL_SCALE, _NOVEL_FLOOR = (-1.2147, 0.8649, 3.4481, -0.2656), 0.01
 _KNOWN_SCALE, _KNOWN_FLOOR = (0.1737, 1.2929, 3.5019), 0.005
 # Quantiles of (truth - estimate) / scale, every data set with the same weight: probability, novel, known.
