@@ -96,10 +96,8 @@ class Example:
 def most_novel(answer: Answer, count: int) -> Ints:
     """Row numbers with the largest novelty, the largest first."""
     novelty = answer.predictions["novel"].to_numpy(dtype=float)
-    if len(novelty) <= count:
-        return np.argsort(-novelty, kind="stable")
-    best = np.argpartition(-novelty, count)[:count]
-    return np.asarray(best[np.argsort(-novelty[best], kind="stable")])
+    # Stable, so that rows which are equally novel come in the same order however many are asked for.
+    return np.asarray(np.argsort(-novelty, kind="stable")[:count])
 
 
 def example_columns(answer: Answer, telling: Sequence[str] = ()) -> list[str]:
