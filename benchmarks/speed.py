@@ -188,7 +188,8 @@ def predict() -> list[dict[str, Any]]:
     X, X_target = (centres[labels] + rng.normal(size=(2000, 54)) for labels in (y, y_target))
     model = PULSE(source_classifier="mlp", discriminator="mlp", random_state=0).fit(X, y, X_target=X_target)
     rows = np.tile(X_target, (500, 1)).astype(np.float32)
-    parts = [model._discriminator, model._classifier.predictor]
+    # Both are networks inside what combines and calibrates them.
+    parts = [model._predictor.discriminator, model._predictor.classifier.predictor]
     tensors = [part.encoder(rows) for part in parts]
 
     def bare() -> None:

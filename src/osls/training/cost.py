@@ -154,8 +154,9 @@ def _of_networks(learner: NetworkLearner, labels: Ints, shape: _Shape) -> Cost:
 
     # A training of one step has all that is set up once.
     step = max(steps(1 + _STEPS) - steps(1), 1e-6) / _STEPS
-    trainings = 1 + (shape.plan.divisions if learner.divides else 1)
-    taken = trainings * schedule.steps + shape.rounds * schedule.continued().steps
+    others = shape.plan.divisions - 1 if learner.divides else 0
+    trainings = 2 + others
+    taken = 2 * schedule.steps + others * schedule.brief().steps + shape.rounds * schedule.continued().steps
     # Rows of the target are scored by the source classifiers of all folds, others by one network each.
     scored = (trainings + shape.rounds) * shape.rows / shape.n_folds + shape.m
     seconds = step * (taken + scored / schedule.batch_size / _PASSES_A_STEP)

@@ -67,11 +67,12 @@ class FoldTask:
     """What to cross-fit: the labels, weights and folds of the pooled rows.
 
     ``again`` are other divisions of the rows into folds. What a network says of a row depends on its seed and
-    on the rows that it was trained on; the mean over several divisions depends less on both. Forests, which
-    are means already, gain nothing by it. ``start`` are models of the same learner and the same folds, which
-    saw no row of their fold either: a network goes on from their weights and needs fewer steps. ``ranked``
-    says that the scores are only ranked, or averaged over many rows, so that a smaller forest will do. With
-    ``keep=False`` only the scores are wanted, and a model is forgotten when it has scored its fold.
+    on the rows that it was trained on; the mean over several divisions depends less on both, also if those
+    after the first take half of the steps. Forests, which are means already, gain nothing by it. ``start`` are
+    models of the same learner and the same folds, which saw no row of their fold either: a network goes on
+    from their weights and needs fewer steps. ``ranked`` says that the scores are only ranked, or averaged over
+    many rows, so that a smaller forest will do. With ``keep=False`` only the scores are wanted, and a model is
+    forgotten when it has scored its fold.
     """
 
     y: Ints
@@ -213,16 +214,18 @@ class NetworkLearner(Learner):
     def parts(self, task: FoldTask) -> list[Part]:
         """Train the folds as one stack, or as one stack for each worker; those of other divisions as well."""
         divisions = self._divisions(task)
-        parts = [part for each in divisions for part in self._parts_of(each)]
+        parts = [part for i, each in enumerate(divisions) for part in self._parts_of(each, brief=i > 0)]
         return [part._replace(share=part.share / len(divisions)) for part in parts]
 
-    def _parts_of(self, task: FoldTask) -> list[Part]:
+    def _parts_of(self, task: FoldTask, *, brief: bool = False) -> list[Part]:
         # A network of the user's may have more than one layer that depends on the outputs.
         start = task.start if isinstance(task.start, Networks) and self._factory is None else None
         trained = int(np.sum((task.weight > 0) & (task.fold != 0)))
         schedule = self.schedule.over(trained)
         if start is not None:
             schedule = schedule.continued()
+        if brief:
+            schedule = schedule.brief()
         with seeded(task.seed):
             networks = self.new_networks(task.n_folds, task.n_classes)
         if start is not None:
