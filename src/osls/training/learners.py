@@ -66,13 +66,13 @@ class FoldModels:
 class FoldTask:
     """What to cross-fit: the labels, weights and folds of the pooled rows.
 
-    ``again`` are other divisions of the rows into folds. What a network says of a row depends on its seed and
-    on the rows that it was trained on; the mean over several divisions depends less on both, also if those
-    after the first take half of the steps. Forests, which are means already, gain nothing by it. ``start`` are
-    models of the same learner and the same folds, which saw no row of their fold either: a network goes on
-    from their weights and needs fewer steps. ``ranked`` says that the scores are only ranked, or averaged over
-    many rows, so that a smaller forest will do. With ``keep=False`` only the scores are wanted, and a model is
-    forgotten when it has scored its fold.
+    ``again`` are other divisions of the rows into folds. What a network says of a row depends on its seed
+    and on the rows that it was trained on; the mean over several divisions depends less on both, also if
+    those after the first take half of the steps. Forests, which are means already, gain nothing by it.
+    ``start`` are models of the same learner and the same folds, which saw no row of their fold either: a
+    network goes on from their weights and needs fewer steps. ``ranked`` says that the scores are only
+    ranked, or averaged over many rows, so that a smaller forest will do. With ``keep=False`` only the
+    scores are wanted, and a model is forgotten when it has scored its fold.
     """
 
     y: Ints
