@@ -9,6 +9,7 @@ import pytest
 import torch
 from joblib import parallel_config
 from scipy import sparse
+from scipy.sparse import csr_matrix
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression
@@ -490,6 +491,10 @@ def test_scores_of_several_divisions_into_folds_are_averaged():
     # Forests are means already.
     trees = choose("trees")
     alone, same = cross_fit_all([(trees, each) for each in (task, replace(task, again=(other,)))])
+    np.testing.assert_array_equal(alone.scores, same.scores)
+    # Networks of sparse tables are dear.
+    sparse = choose_network("mlp", csr_matrix(X), max_steps=20, device="cpu")
+    alone, same = cross_fit_all([(sparse, each) for each in (task, replace(task, again=(other,)))])
     np.testing.assert_array_equal(alone.scores, same.scores)
 
 
